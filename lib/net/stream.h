@@ -1,0 +1,40 @@
+#ifndef KV_NET_STREAM_H
+#define KV_NET_STREAM_H
+
+/*
+ * A byte stream under a connection: a socket (net/sock.c), or a pipe of the
+ * simulator. All calls on the loop's thread; none blocks.
+ */
+
+#include <stdint.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+
+struct kv_stream;
+
+struct kv_stream_ops {
+	/* Bytes read, 0 at the end, -EAGAIN when nothing is there, -errno. */
+	ssize_t (*readv)(struct kv_stream *s, const struct iovec *iov, int n);
+	/* Bytes taken, -EAGAIN when full, -errno. */
+	ssize_t (*writev)(struct kv_stream *s, const struct iovec *iov, int n);
+	/* Interest: EPOLLIN | EPOLLOUT. `ready` is then called when it holds;
+	 * level triggered. */
+	int (*want)(struct kv_stream *s, uint32_t events);
+	/* Hands one descriptor over with the next bytes written (dup'ed, the
+	 * caller keeps its own); -ENOTSUP where that makes no sense. */
+	int (*send_fd)(struct kv_stream *s, int fd);
+	/* A descriptor that came with bytes read so far, or -1. Caller owns. */
+	int (*recv_fd)(struct kv_stream *s);
+	/* Ends it in both directions and frees it; `ready` is not called any
+	 * more. The bytes of earlier readv/writev calls are not touched after
+	 * this returns. */
+	void (*close)(struct kv_stream *s);
+};
+
+struct kv_stream {
+	const struct kv_stream_ops *ops;
+	void (*ready)(struct kv_stream *s, uint32_t events);
+	void *arg; /* of the owner of `ready` */
+};
+
+#endif
