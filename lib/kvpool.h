@@ -1,0 +1,383 @@
+#ifndef KVPOOL_H
+#define KVPOOL_H
+
+/*
+ * libkvpool: one cache for the KV blocks of LLM inference out of the memory of
+ * many machines, and raw transfers between the memories of two processes.
+ *
+ * Conventions of all functions here:
+ *  - Sizes and lengths are bytes. Durations say their unit in their name.
+ *  - Results are 0 (or a count) or a negative error number: -(enum kv_status),
+ *    see kv_status_text(). No errno.
+ *  - A struct kv_client and a struct kv_engine may be used by any number of
+ *    threads at once. A struct kv_op belongs to one thread at a time.
+ *  - Keys and values are copied or read only during the call (until kv_op_wait
+ *    returned, for kv_op_submit calls) and stay the caller's.
+ *  - No function changes signals, the locale or other process-wide settings,
+ *    none ends the process. After fork() the child may only exec or _exit;
+ *    calls of the child on objects of the parent fail with -KV_ECLOSED.
+ *  - Every call ends: with its result, or with -KV_ETIMEDOUT after the
+ *    timeout (kv_client_opts.timeout_ms unless the call names its own). When
+ *    a call has returned nothing reaches its buffers any more.
+ */
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define KVPOOL_VERSION "0.1.0"
+
+/* ---- errors ---- */
+
+/* Numbers never change; new ones are added. */
+enum kv_status {
+	KV_OK = 0,
+	KV_EMISS = 1,	      /* no such key */
+	KV_EEXISTS = 2,	      /* the key has a value already; it stays */
+	KV_ENOSPACE = 3,      /* free and evictable memory are too small */
+	KV_ENOROOM = 4,	      /* inside the pool only: try another owner */
+	KV_EINVALID = 5,      /* a bad argument */
+	KV_ETOOBIG = 6,	      /* the buffers are too small for the value, or
+			       * the value is larger than the pool */
+	KV_EBUSY = 7,	      /* pinned memory is at its bound, or two writers
+			       * of one key met: try again */
+	KV_ETIMEDOUT = 8,     /* the deadline passed */
+	KV_EUNREACHABLE = 9,  /* nobody answers there */
+	KV_ECONNLOST = 10,    /* the connection broke during the call */
+	KV_EPROTO = 11,	      /* the peer sent what it must not */
+	KV_EVERSION = 12,     /* the peer speaks other versions */
+	KV_EDENIED = 13,      /* not allowed */
+	KV_ETRANSFER = 14,    /* bytes could not be moved */
+	KV_ECHECKSUM = 15,    /* bytes arrived damaged */
+	KV_ECANCELED = 16,    /* given up by the caller */
+	KV_ECLOSED = 17,      /* the object is closed, or this is a fork */
+	KV_ENOMEM = 18,	      /* this process is out of memory or descriptors */
+	KV_EGONE = 19,	      /* the peer is not who it was */
+	KV_ELEASED = 20,      /* protected for a time (compatibility mode) */
+	KV_EINTERNAL = 21,    /* a bug; the log says more */
+	KV_ENOTSUP = 22,      /* not built in, or not for this kind of peer */
+};
+
+/* A short English text for 0, an error number or its negative. */
+const char *kv_status_text(int status);
+/* "KV_EMISS". */
+const char *kv_status_name(int status);
+
+/* ---- clients ---- */
+
+struct kv_client;
+
+struct kv_client_opts {
+	size_t size; /* sizeof(struct kv_client_opts), for later versions */
+
+	/* "host:port" of the master; several separated by commas. NULL: the
+	 * local node's own keys only. */
+	const char *master;
+
+	/* Unix socket of the kvclient of this host. NULL: the default path
+	 * when something listens there. "": none. */
+	const char *socket;
+
+	/* Who asks: key spaces of different tenants are apart. NULL:
+	 * "default". At most 64 bytes. */
+	const char *tenant;
+
+	/* A name for logs and kvdiag. NULL: the program's. */
+	const char *name;
+
+	/* > 0: this process is a node itself ("embedded") and gives so much
+	 * memory to the pool, at node_addr ("host:port", what other hosts dial;
+	 * NULL: a free port at the address that the master sees). */
+	uint64_t segment_bytes;
+	const char *node_addr;
+	int hugepages; /* the node's memory from hugetlbfs */
+
+	/* Default deadline of each call. 0: 10,000 ms. */
+	uint32_t timeout_ms;
+
+	/* Wait so long in kv_client_open for the master. 0: timeout_ms. */
+	uint32_t open_timeout_ms;
+
+	/* Threads that copy for one large call. 0: 1. */
+	uint32_t copy_threads;
+};
+
+/*
+ * Opens. NULL on failure, with one line in err (if err_bytes > 0) that says
+ * what to do about it. With neither master nor local node: failure. A master
+ * that does not answer in time is a failure unless there is a local node,
+ * which serves its own keys meanwhile.
+ */
+struct kv_client *kv_client_open(const struct kv_client_opts *opts, char *err,
+				 size_t err_bytes);
+
+/* Ends it: calls of other threads in flight end with -KV_ECLOSED; pinned
+ * views become invalid; an embedded node leaves the pool. NULL is fine. */
+void kv_client_close(struct kv_client *c);
+
+/* ---- put, get, exist, remove: batches ---- */
+
+struct kv_key {
+	const void *data;
+	size_t len; /* 1..1024 */
+};
+
+/* A piece of memory of the caller. */
+struct kv_buf {
+	void *data;
+	size_t len;
+};
+
+struct kv_put_item {
+	struct kv_key key;
+	const struct kv_buf *bufs; /* the value is their concatenation */
+	size_t nbufs;		   /* 0: the empty value */
+	int status;		   /* out: 0, -KV_EEXISTS, or why not */
+	uint32_t replicas;	   /* out: copies made */
+};
+
+struct kv_put_opts {
+	size_t size;
+	uint32_t replicas;    /* 0: 1. Fewer nodes: as many as there are */
+	int soft_pin;	      /* leaves after everything unpinned */
+	int hard_pin;	      /* never evicted; removed by force only */
+	const char *prefer;   /* node name or "host:port": tried first */
+	int upsert;	      /* replace an existing value */
+	uint32_t timeout_ms;  /* 0: the client's */
+};
+
+/*
+ * Stores n objects. The result of each key is in its item; the call returns
+ * the number of items with status 0 or -KV_EEXISTS, or an error number when
+ * nothing was tried. An item with status 0 is held by its owner(s) and known
+ * to the directory. Of equal keys in one batch the first wins, the others
+ * get -KV_EEXISTS. opts may be NULL.
+ */
+long kv_client_put(struct kv_client *c, struct kv_put_item *items, size_t n,
+		   const struct kv_put_opts *opts);
+
+struct kv_get_item {
+	struct kv_key key;
+	const struct kv_buf *bufs; /* filled in order */
+	size_t nbufs;
+	uint64_t off;	 /* part: first byte wanted */
+	int is_part;	 /* read the bytes [off, off + sum of bufs) of the value
+			  * as far as they exist; else the whole value must fit */
+	int status;	 /* out: 0, -KV_EMISS, -KV_ETOOBIG, ... */
+	uint64_t len;	 /* out: bytes written to bufs */
+	uint64_t size_total; /* out: size of the whole value, also with
+			      * -KV_ETOOBIG */
+};
+
+struct kv_get_opts {
+	size_t size;
+	uint32_t timeout_ms;
+};
+
+/* Reads n objects into the callers' buffers. Returns the number of items with
+ * status 0, or an error number when nothing was tried. The buffers of items
+ * that failed have undefined contents. */
+long kv_client_get(struct kv_client *c, struct kv_get_item *items, size_t n,
+		   const struct kv_get_opts *opts);
+
+/* out[i] = 1 or 0. Returns how many are there, or an error number (then out
+ * is all 0). What is found stays in the pool for some seconds in
+ * preference to other objects, but is not pinned. */
+long kv_client_exist(struct kv_client *c, const struct kv_key *keys, size_t n,
+		     uint8_t *out, uint32_t timeout_ms);
+
+/* Removes n keys everywhere. status[i]: 0, -KV_EMISS, -KV_EBUSY (hard-pinned
+ * and not forced), ... Returns the number removed. *away: owners that could
+ * not be told (NULL allowed). */
+long kv_client_remove(struct kv_client *c, const struct kv_key *keys,
+		      size_t n, int force, int *status, uint32_t *away);
+
+/* Removes what matches a PCRE2 pattern (searched, not anchored). NULL: all of
+ * the tenant's keys. Returns the number removed, or an error number. */
+long kv_client_remove_matching(struct kv_client *c, const char *pattern,
+			       int force, uint32_t *away);
+
+/* ---- one object a call ---- */
+
+int kv_client_put_one(struct kv_client *c, const void *key, size_t key_len,
+		      const void *value, size_t value_len);
+/* Bytes read, or an error number; -KV_ETOOBIG: *size is what it needs. */
+int64_t kv_client_get_one(struct kv_client *c, const void *key, size_t key_len,
+			  void *buf, size_t buf_len, uint64_t *size);
+
+/* ---- zero-copy get (same host only) ---- */
+
+struct kv_view {
+	struct kv_key key; /* in */
+	int status;	   /* out */
+	uint64_t size;	   /* out: of the whole value */
+	/* out: the value, read-only, pinned until kv_client_release. More
+	 * than one piece only when it lies scattered in the pool. */
+	const struct kv_buf *pieces;
+	size_t npieces;
+	uint64_t priv[2];
+};
+
+/* Pins and points: only what the local node holds; others -KV_EMISS with
+ * size 0 (fetch those with kv_client_get). -KV_EBUSY: too much is pinned.
+ * Returns the number of views with status 0. */
+long kv_client_view(struct kv_client *c, struct kv_view *views, size_t n,
+		    uint32_t timeout_ms);
+/* Ends views; those with a status other than 0 are skipped. */
+void kv_client_release(struct kv_client *c, struct kv_view *views, size_t n);
+
+/* ---- buffers ---- */
+
+/* Tells that memory will be used again and again as a source or destination
+ * (a NIC registers it once). Not required. -KV_EINVALID: null, empty,
+ * overlapping another registered range. A repeat of the same range counts. */
+int kv_client_register(struct kv_client *c, void *data, size_t len);
+int kv_client_unregister(struct kv_client *c, void *data);
+
+/* ---- asynchronous ---- */
+
+struct kv_op;
+
+/* As kv_client_put and kv_client_get, in the background. Everything passed
+ * must stay until kv_op_wait says it is over. NULL: out of memory. */
+struct kv_op *kv_client_put_submit(struct kv_client *c,
+				   struct kv_put_item *items, size_t n,
+				   const struct kv_put_opts *opts);
+struct kv_op *kv_client_get_submit(struct kv_client *c,
+				   struct kv_get_item *items, size_t n,
+				   const struct kv_get_opts *opts);
+/* Waits at most timeout_ms. Over: *result is what the plain call would have
+ * returned, the op is freed, 0. Not yet: -KV_ETIMEDOUT, wait again. */
+int kv_op_wait(struct kv_op *op, uint32_t timeout_ms, long *result);
+
+/* ---- looking in ---- */
+
+struct kv_node_info {
+	char boot[33]; /* hex */
+	char name[128];
+	char addr[128];
+	char state[16]; /* "live", "joining", "suspect", "leaving" */
+	uint64_t pool_bytes, ready_bytes, free_bytes, pinned_bytes, keys;
+	uint64_t victim_age_ms, heard_ms;
+};
+
+/* Fills up to max records; returns how many nodes there are. */
+long kv_client_nodes(struct kv_client *c, struct kv_node_info *nodes,
+		     size_t max);
+
+struct kv_replica_info {
+	char boot[33];
+	char name[128];
+	char addr[128];
+	uint64_t size, sum, idle_ms, version_random, pool_off;
+	uint32_t version, pins, extents;
+	int soft_pin, hard_pin;
+};
+
+/* Everything about one key: up to max replicas; returns how many there are
+ * (0: no such key). want_sum: compute XXH3-64 of each copy. *away: owners that
+ * did not answer. */
+long kv_client_query(struct kv_client *c, struct kv_key key, int want_sum,
+		     struct kv_replica_info *out, size_t max, uint32_t *away);
+
+/* Calls fn for each key of the tenant that matches the PCRE2 pattern (NULL:
+ * all), once for each copy; fn returning non-zero stops it. Returns the number
+ * of calls. *away: nodes that did not answer. */
+typedef int kv_list_fn(void *arg, struct kv_key key, uint64_t size,
+		       const char *node);
+long kv_client_list(struct kv_client *c, const char *pattern, kv_list_fn *fn,
+		    void *arg, uint32_t *away);
+
+/* Counters as lines "name value\n" of the master ("master"), the local node
+ * ("local") or of this client ("client"). Returns the length of the whole
+ * text (like snprintf), or an error number. */
+long kv_client_stats(struct kv_client *c, const char *whose, char *buf,
+		     size_t buf_bytes);
+
+/* "host:port" of the embedded node, "" without one. Valid until close. */
+const char *kv_client_node_addr(struct kv_client *c);
+
+/* ---- raw transfers between registered memories of two processes ---- */
+
+struct kv_engine;
+
+struct kv_engine_opts {
+	size_t size;
+	const char *listen; /* "host:port"; port 0 chooses; NULL "0.0.0.0:0" */
+	const char *name;
+	uint32_t timeout_ms; /* default of each call; 0: 30,000 ms */
+	int no_attach;	     /* never use cross-memory attach */
+	int allow_ptracer;   /* PR_SET_PTRACER_ANY, where Yama asks for it */
+};
+
+struct kv_engine *kv_engine_open(const struct kv_engine_opts *opts, char *err,
+				 size_t err_bytes);
+void kv_engine_close(struct kv_engine *e);
+/* The port it listens on. */
+uint16_t kv_engine_port(const struct kv_engine *e);
+
+/* Lets peers read and write [data, data + len). -KV_EINVALID: null, empty,
+ * overlapping. A repeat of the same range counts. */
+int kv_engine_register(struct kv_engine *e, void *data, size_t len);
+/* Returns when no transfer of anybody can reach the range any more. */
+int kv_engine_unregister(struct kv_engine *e, void *data);
+
+/* Memory that peers of this host can map: transfers to it are plain copies.
+ * Registered already. NULL: no memory. */
+void *kv_engine_alloc(struct kv_engine *e, size_t len);
+int kv_engine_free(struct kv_engine *e, void *data);
+
+struct kv_xfer_item {
+	void *local;
+	uint64_t remote; /* address in the peer, within its registered memory;
+			  * may cross touching regions */
+	size_t len;
+};
+
+enum kv_engine_op {
+	KV_ENGINE_WRITE = 1,
+	KV_ENGINE_READ = 2,
+};
+
+/*
+ * Moves n pieces to or from the process at peer ("host:port"). Returns 0 when
+ * every byte is in place, else an error number: then any part of the pieces
+ * may have been moved. n is not bounded. timeout_ms 0: the engine's.
+ */
+int kv_engine_transfer(struct kv_engine *e, enum kv_engine_op op,
+		       const char *peer, const struct kv_xfer_item *items,
+		       size_t n, uint32_t timeout_ms);
+struct kv_op *kv_engine_submit(struct kv_engine *e, enum kv_engine_op op,
+			       const char *peer,
+			       const struct kv_xfer_item *items, size_t n,
+			       uint32_t timeout_ms);
+
+/* Address of the first region that the peer registered; 0: none, unreachable.
+ */
+uint64_t kv_engine_first_region(struct kv_engine *e, const char *peer);
+/* 0 when the peer answers in time. */
+int kv_engine_probe(struct kv_engine *e, const char *peer);
+/* How bytes go to this peer now: "attach", "shm", "tcp", with the reason. */
+int kv_engine_path(struct kv_engine *e, const char *peer, char *buf,
+		   size_t buf_bytes);
+
+/* Messages to the peer's queue, after all transfers that returned before. */
+int kv_engine_notify(struct kv_engine *e, const char *peer, const char *name,
+		     const void *text, size_t text_len);
+struct kv_note_in {
+	char name[256];
+	char *text; /* free() it */
+	size_t text_len;
+};
+/* Takes up to max of the messages that came; returns how many. */
+long kv_engine_notes(struct kv_engine *e, struct kv_note_in *notes,
+		     size_t max);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

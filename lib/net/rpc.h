@@ -1,0 +1,65 @@
+#ifndef KV_NET_RPC_H
+#define KV_NET_RPC_H
+
+/*
+ * Requests by id over a connection: each call gets its answers (some have
+ * several, marked KV_FLAG_MORE, the last without) or a failure, exactly once.
+ * Deadlines, answers out of order, all calls fail when the connection is lost.
+ */
+
+#include <stdint.h>
+
+#include "base/list.h"
+#include "event/loop.h"
+#include "net/conn.h"
+
+struct kv_rpc;
+
+struct kv_call {
+	struct kv_list link;
+	struct kv_timer timer;
+	struct kv_rpc *rpc; /* NULL while not under way */
+	uint64_t id;
+	/* status 0: msg is an answer, the last one unless msg->flags has
+	 * KV_FLAG_MORE. status < 0 (-ETIMEDOUT, -ECONNRESET, -EPROTO): msg is
+	 * NULL, the call is over. Never called inside kv_rpc_begin/end. After
+	 * the last answer and after a failure the call is free to be used
+	 * again (or freed) by fn. */
+	void (*fn)(struct kv_call *call, int status, const struct kv_msg *msg);
+};
+
+struct kv_rpc {
+	struct kv_conn *conn;
+	struct kv_list calls;
+	uint64_t next_id;
+	/* Answers to calls given up (timed out, cancelled), and one-way
+	 * messages of the peer. NULL: dropped. */
+	void (*stray)(struct kv_rpc *rpc, const struct kv_msg *msg);
+	void *arg;
+};
+
+void kv_rpc_init(struct kv_rpc *rpc, struct kv_conn *c);
+
+/* All calls under way fail with `status` (deferred? no: now, in order). */
+void kv_rpc_fail(struct kv_rpc *rpc, int status);
+
+/* Begins a request: returns the zeroed body, to be filled (kv_conn_tail for
+ * more) and sealed by kv_rpc_end / kv_conn_end_payload. NULL: connection
+ * closed or full, the call is not under way (no callback).
+ * deadline_ns: absolute, on the connection's loop. */
+void *kv_rpc_begin(struct kv_rpc *rpc, struct kv_call *call,
+		   enum kv_msg_type type, uint64_t deadline_ns);
+static inline void
+kv_rpc_end(struct kv_rpc *rpc)
+{
+	kv_conn_end(rpc->conn);
+}
+
+/* Forgets the call: fn is not called any more, late answers are stray. */
+void kv_rpc_cancel(struct kv_call *call);
+
+/* To be called by the connection's on_msg for every message. Returns true
+ * when it was an answer to a call (or stray took it). */
+bool kv_rpc_take(struct kv_rpc *rpc, const struct kv_msg *msg);
+
+#endif
