@@ -1,0 +1,156 @@
+#ifndef KV_STORE_INDEX_H
+#define KV_STORE_INDEX_H
+
+/*
+ * A node's own objects: key -> extents of the pool, pins, and the order of
+ * leaving. No I/O, no clock (time comes in), one thread.
+ *
+ * An object is hidden after insert (readers do not find it) until shown.
+ * Order of leaving: plain by recency; wanted (confirmed to somebody within the
+ * exist grace) after all plain ones; soft-pinned after those; hard-pinned
+ * never; pinned (being read) and hidden ones never. Eviction costs what it
+ * frees: lists, no scans.
+ *
+ * A dropped object leaves the index at once; its extents come back when its
+ * last pin goes.
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/htab.h"
+#include "base/list.h"
+#include "mem/extent.h"
+#include "store/key.h"
+
+struct kv_slab;
+struct kv_index;
+
+enum {
+	KV_OBJ_HIDDEN = 1,
+	KV_OBJ_SOFT_PIN = 2,
+	KV_OBJ_HARD_PIN = 4,
+	KV_OBJ_WANTED = 8,
+	KV_OBJ_GONE = 16, /* dropped, waits for its pins */
+};
+
+/* Read by others, written by index.c only. */
+struct kv_object {
+	struct kv_htab_node node; /* node.hash: hash.lo */
+	struct kv_list order;	  /* in one of the lists of leaving */
+	uint64_t hash_hi;
+	uint64_t id_random; /* version: kv_put_id */
+	uint64_t size;
+	uint64_t used_ns;     /* last get, or commit; WANTED: when marked */
+	union {
+		struct kv_extent one;
+		struct kv_extent *many; /* n_ext > 1 */
+	} ext;
+	uint32_t id_version;
+	uint32_t pins;
+	uint16_t n_ext; /* 0: the empty value */
+	uint16_t key_len;
+	uint16_t tenant; /* interned, kv_index_tenant() */
+	uint8_t flags;
+	uint8_t busy; /* for the owner of the index: a use count of its own that
+		       * keeps the struct allocated (kv_index_hold) */
+	char key[];
+};
+
+struct kv_index_opts {
+	struct kv_slab *slab;
+	uint64_t grace_ns; /* exist grace */
+	/* An object left by eviction (not by drop): called before its memory
+	 * goes; must not call the index. */
+	void (*evicted)(void *arg, const struct kv_object *o);
+	void *arg;
+};
+
+struct kv_index_stats {
+	uint64_t keys; /* shown */
+	uint64_t hidden;
+	uint64_t bytes;	      /* values, shown */
+	uint64_t soft_pinned; /* keys */
+	uint64_t hard_pinned;
+	uint64_t pinned_bytes; /* extents under at least one pin */
+	uint64_t zombie_bytes; /* dropped, still pinned */
+	uint64_t evicted_keys; /* since the start */
+	uint64_t evicted_bytes;
+};
+
+/* NULL: no memory. */
+struct kv_index *kv_index_new(const struct kv_index_opts *opts);
+void kv_index_free(struct kv_index *ix);
+
+/* Interns a tenant name: its number, or -ENOMEM, -ENOSPC (65,535 known). */
+int kv_index_tenant(struct kv_index *ix, const void *name, size_t len);
+const char *kv_index_tenant_name(const struct kv_index *ix, unsigned tenant,
+				 size_t *len);
+/* Its number, or -ENOENT when nothing was ever stored under it. */
+int kv_index_tenant_find(const struct kv_index *ix, const void *name,
+			 size_t len);
+
+/* The object, shown or hidden, or NULL. Does not touch recency. */
+struct kv_object *kv_index_find(struct kv_index *ix, struct kv_hash h,
+				unsigned tenant, const void *key, size_t len);
+/* By hash alone (what masters and existence checks know). */
+struct kv_object *kv_index_find_hash(struct kv_index *ix, struct kv_hash h);
+void kv_index_prefetch(const struct kv_index *ix, struct kv_hash h);
+
+/* Space for `bytes`. may_evict: objects leave for it, in order. Number of
+ * extents (0 for 0 bytes), or -ENOSPC (free + evictable are fewer), or
+ * -EAGAIN (only without may_evict: not enough is free). */
+int kv_index_reserve(struct kv_index *ix, uint64_t bytes, bool may_evict,
+		     uint64_t now, struct kv_extent *ext, unsigned max);
+/* Gives reserved space back. */
+void kv_index_unreserve(struct kv_index *ix, const struct kv_extent *ext,
+			unsigned n);
+
+struct kv_index_new_object {
+	struct kv_hash hash;
+	unsigned tenant;
+	const void *key;
+	size_t key_len;
+	uint64_t size;
+	const struct kv_extent *ext; /* copied; the space is the object's */
+	unsigned n_ext;
+	uint64_t id_random;
+	uint32_t id_version;
+	uint8_t flags; /* KV_OBJ_SOFT_PIN, KV_OBJ_HARD_PIN */
+};
+
+/* Adds a hidden object. NULL: no memory (the space stays the caller's). An
+ * older one of the same key must have been dropped. */
+struct kv_object *kv_index_insert(struct kv_index *ix,
+				  const struct kv_index_new_object *n,
+				  uint64_t now);
+void kv_index_show(struct kv_index *ix, struct kv_object *o, uint64_t now);
+/* Out of the index; see above. The pointer is dead unless pinned or held. */
+void kv_index_drop(struct kv_index *ix, struct kv_object *o);
+
+/* A reader comes and goes. pin touches recency. */
+void kv_index_pin(struct kv_index *ix, struct kv_object *o, uint64_t now);
+void kv_index_unpin(struct kv_index *ix, struct kv_object *o);
+/* Marks as wanted for the grace. */
+void kv_index_want(struct kv_index *ix, struct kv_object *o, uint64_t now);
+
+/* Keeps the struct (not the space) allocated across a drop. At most 255. */
+void kv_index_hold(struct kv_object *o);
+void kv_index_unhold(struct kv_index *ix, struct kv_object *o);
+
+const struct kv_extent *kv_index_extents(const struct kv_object *o);
+
+/* Idle time in ns of the object that would leave next; UINT64_MAX: none. */
+uint64_t kv_index_victim_idle(const struct kv_index *ix, uint64_t now);
+
+void kv_index_stats(const struct kv_index *ix, struct kv_index_stats *out);
+
+/* Visits shown objects, about `count` a call, from a cursor (0: the start);
+ * returns the next one, 0 at the end. Objects there all the time are visited
+ * at least once. fn may drop the object it is given, and nothing else. */
+typedef void kv_index_fn(void *arg, struct kv_object *o);
+uint64_t kv_index_scan(struct kv_index *ix, uint64_t cursor, unsigned count,
+		       kv_index_fn *fn, void *arg);
+
+#endif
