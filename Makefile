@@ -3,7 +3,7 @@
 # flavour, which lives in build/<flavour>/; release lives in build/.
 # Sources are found by their place in the tree: a new file needs no line here.
 
-VERSION := 0.1.0
+VERSION := $(shell sed -n 's/^.define KVPOOL_VERSION "\(.*\)"/\1/p' lib/kvpool.h)
 BUILD ?= release
 O := build$(if $(filter-out release,$(BUILD)),/$(BUILD))
 V ?= 0
@@ -11,9 +11,7 @@ Q := $(if $(filter 0,$(V)),@)
 JOBS ?= $(shell nproc)
 FUZZ_TIME ?= 30
 CC := $(if $(filter fuzz,$(BUILD)),clang-14,gcc)
-AR := ar
 
-# Where `install` puts things.
 PREFIX ?= /usr/local
 BINDIR ?= $(PREFIX)/bin
 SBINDIR ?= $(PREFIX)/sbin
@@ -23,6 +21,7 @@ MANDIR ?= $(PREFIX)/share/man
 COMPDIR ?= $(PREFIX)/share/bash-completion/completions
 
 # Sanitizer flags are not in CFLAGS, so CFLAGS=-O3 does not switch them off.
+CFLAGS ?= -g
 WERROR ?= -Werror
 WARN := -Wall -Wextra $(WERROR) -Wshadow -Wstrict-prototypes \
 	-Wmissing-prototypes -Wold-style-definition -Wvla -Wpointer-arith \
@@ -34,123 +33,168 @@ FLAVOUR_asan := -O1 -DKV_FAULTS -fsanitize=address,undefined \
 	-fno-sanitize-recover=all -fno-omit-frame-pointer
 FLAVOUR_tsan := -O1 -DKV_FAULTS -fsanitize=thread
 FLAVOUR_fuzz := $(FLAVOUR_asan) -fsanitize=fuzzer-no-link
-FLAVOUR_cov := -O0 -DKV_FAULTS --coverage
+FLAVOUR_cov := -O0 -DKV_FAULTS --coverage -fprofile-update=atomic
 FLAVOUR := $(or $(FLAVOUR_$(BUILD)),$(error BUILD=$(BUILD): no such flavour))
-CFLAGS ?= -g
-CPPFLAGS ?=
-LDFLAGS ?=
-KV_CPPFLAGS := -D_GNU_SOURCE -DKV_VERSION='"$(VERSION)"' -Ilib
+KV_CPPFLAGS := -D_GNU_SOURCE -Ilib
 KV_CFLAGS := -std=gnu11 $(WARN) -fPIC -fvisibility=hidden -pthread \
 	-fstack-protector-strong -fno-strict-aliasing $(FLAVOUR)
 COMPILE = $(CC) $(KV_CPPFLAGS) $(CPPFLAGS) $(KV_CFLAGS) $(CFLAGS)
+LINK = $(Q)$(COMPILE) $(LDFLAGS) -o $@ $(filter %.o %.a,$^)
 SO_LIBS := -lpcre2-8 -lxxhash -lpthread
 LIBS := -lmicrohttpd -lcjson $(SO_LIBS)
 
 # The shared library leaves out what only the daemons and programs need.
-SO_LAYERS := base event wire net mem xfer store svc
-LIB_SRC := $(filter-out lib/python/%,$(wildcard lib/*/*.c))
-SO_SRC := $(filter-out lib/svc/admin.c,\
-	$(filter $(SO_LAYERS:%=lib/\%/%),$(LIB_SRC)))
-CMD_SRC := $(wildcard cmd/*.c)
-UNIT_SRC := $(wildcard tests/unit/*/test_*.c)
-SIM_SRC := $(wildcard tests/sim/test_*.c)
-FUZZ_SRC := $(wildcard tests/fuzz/fuzz_*.c)
-IT_SRC := $(wildcard tests/it/*.c)
-BENCH_SRC := $(wildcard tests/bench/bench_*.c)
-# What tests share; as an archive, so that each test links what it uses.
-SHARED_SRC := $(filter-out tests/lib/fuzz_main.c tests/sim/test_%,\
+LIB := $(filter-out lib/python/%,$(wildcard lib/*/*.c))
+SO := $(filter-out lib/http/% lib/cli/% lib/disk/% lib/svc/admin.c,$(LIB))
+CMD := $(wildcard cmd/*.c)
+# What tests share is an archive, so that each test links what it uses.
+SHARED := $(filter-out tests/lib/fuzz_main.c tests/sim/test_%,\
 	$(wildcard tests/lib/*.c tests/mock/*.c tests/sim/*.c))
-SRC := $(LIB_SRC) $(CMD_SRC) $(UNIT_SRC) $(SIM_SRC) $(FUZZ_SRC) $(IT_SRC) \
-	$(BENCH_SRC) $(SHARED_SRC) $(wildcard tests/lib/fuzz_main.c)
-OBJ := $(SRC:%.c=$O/%.o)
+SRC := $(LIB) $(CMD) $(wildcard tests/unit/*/*.c) \
+	$(filter-out tests/api/%,$(wildcard tests/*/*.c))
+HEADERS := $(wildcard lib/*.h lib/*/*.h)
+PROGS := $(CMD:cmd/%.c=$O/%)
+UNIT := $(patsubst %.c,$O/%,$(wildcard tests/unit/*/test_*.c))
+SIM := $(patsubst %.c,$O/%,$(wildcard tests/sim/test_*.c))
+FUZZ := $(patsubst %.c,$O/%,$(wildcard tests/fuzz/fuzz_*.c))
+IT := $(patsubst %.c,$O/%,$(wildcard tests/it/*.c))
+BENCH := $(patsubst %.c,$O/%,$(wildcard tests/bench/bench_*.c))
 
-PROGS := $(CMD_SRC:cmd/%.c=$O/%)
-UNIT := $(UNIT_SRC:%.c=$O/%)
-SIM := $(SIM_SRC:%.c=$O/%)
-FUZZ := $(FUZZ_SRC:%.c=$O/%)
-BENCH := $(BENCH_SRC:%.c=$O/%)
-TESTS := $(UNIT) $(SIM) $(FUZZ) $(wildcard tests/it/*.t)
-
-.PHONY: all check check-unit check-asan check-tsan check-valgrind tests fuzz \
-	run-fuzz bench lint tidy format cover demo install uninstall clean \
-	help FORCE
+.PHONY: all check check-unit check-asan check-tsan check-valgrind tests demo \
+	bench cover fuzz lint tidy format install uninstall clean help FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
-
-all: $O/libkvpool.a $O/libkvpool.so $(PROGS)
+all: $O/libkvpool.a $O/libkvpool.so $(PROGS)	## programs and libraries
 
 $O/%.o: %.c $O/.flags
 	@mkdir -p $(@D)
 	$(Q)$(COMPILE) -MMD -MP -c -o $@ $<
-
 $O/tests/%.o: private KV_CPPFLAGS += -Itests/lib -Itests/sim -Itests/mock
-
 # Stamps: other flags rebuild every object, another file list the libraries.
 $O/.flags: STAMP = $(COMPILE) $(LDFLAGS)
-$O/.files: STAMP = $(LIB_SRC) $(SHARED_SRC)
+$O/.files: STAMP = $(LIB) $(SHARED)
 $O/.flags $O/.files: FORCE
 	@mkdir -p $(@D)
-	@echo '$(subst ','"'"',$(STAMP))' | cmp -s - $@ || \
-		echo '$(subst ','"'"',$(STAMP))' >$@
+	@echo '$(STAMP)' | cmp -s - $@ || echo '$(STAMP)' >$@
 
-$O/libkvpool.a: $(LIB_SRC:%.c=$O/%.o) $O/.files
-$O/libtest.a: $(SHARED_SRC:%.c=$O/%.o) $O/.files
+$O/libkvpool.a: $(LIB:%.c=$O/%.o) $O/.files
+$O/libtest.a: $(SHARED:%.c=$O/%.o) $O/.files
 $O/libkvpool.a $O/libtest.a:
 	$(Q)rm -f $@ && $(AR) rcs $@ $(filter %.o,$^)
-
-$O/libkvpool.so: $(SO_SRC:%.c=$O/%.o) $O/.files
-	$(Q)$(COMPILE) $(LDFLAGS) -shared -Wl,-soname,libkvpool.so.0 \
-		-Wl,-z,defs -o $@ $(filter %.o,$^) $(SO_LIBS)
-
+$O/libkvpool.so: $(SO:%.c=$O/%.o) $O/.files
+	$(LINK) -shared -Wl,-soname,libkvpool.so.0 -Wl,-z,defs $(SO_LIBS)
 $(PROGS): $O/%: $O/cmd/%.o $O/libkvpool.a
-	$(Q)$(COMPILE) $(LDFLAGS) -o $@ $^ $(LIBS)
-
-$(UNIT) $(SIM) $(IT_SRC:%.c=$O/%) $(BENCH): \
-	$O/%: $O/%.o $O/libtest.a $O/libkvpool.a
-	$(Q)$(COMPILE) $(LDFLAGS) -o $@ $^ -lcmocka $(LIBS)
-
-FUZZ_MAIN := $(if $(filter fuzz,$(BUILD)),,$O/tests/lib/fuzz_main.o)
+	$(LINK) $(LIBS)
+$(UNIT) $(SIM) $(IT) $(BENCH): $O/%: $O/%.o $O/libtest.a $O/libkvpool.a
+	$(LINK) -lcmocka $(LIBS)
+FUZZ_MAIN := $(if $(filter-out fuzz,$(BUILD)),$O/tests/lib/fuzz_main.o)
 $(FUZZ): $O/%: $O/%.o $(FUZZ_MAIN) $O/libkvpool.a
-	$(Q)$(COMPILE) $(LDFLAGS) $(if $(FUZZ_MAIN),,-fsanitize=fuzzer) \
-		-o $@ $^ $(LIBS)
+	$(LINK) $(if $(FUZZ_MAIN),,-fsanitize=fuzzer) $(LIBS)
 
 # The sanitizers of gcc 12 want a memory layout that is not randomized far.
-UNRANDOM = $(if $(filter asan tsan,$(BUILD)),\
-	$$(setarch -R true 2>/dev/null && echo setarch -R))
 PROVE = env -u MAKEFLAGS -u MFLAGS -u BUILD KV_BIN=$O \
 	CMOCKA_MESSAGE_OUTPUT=TAP UBSAN_OPTIONS=print_stacktrace=1 \
-	TSAN_OPTIONS=second_deadlock_stack=1 $(UNRANDOM) prove -j$(JOBS)
-PARALLEL = $(if $(findstring jobserver,$(MAKEFLAGS)),,-j$(JOBS))
+	$(if $(filter asan tsan,$(BUILD)),$(UNRANDOM)) prove -j$(JOBS)
+UNRANDOM = $$(setarch -R true 2>/dev/null && echo setarch -R)
+SUB = $(Q)$(MAKE) --no-print-directory \
+	$(if $(findstring jobserver,$(MAKEFLAGS)),,-j$(JOBS))
 
-check:
+check:		## all tests
+check-asan check-tsan:	## all tests, sanitized
+check check-asan check-tsan:
 	$(Q)scripts/setup check
-	$(Q)$(MAKE) --no-print-directory $(PARALLEL) tests
-check-asan check-tsan:
-	$(Q)scripts/setup check
-	$(Q)$(MAKE) --no-print-directory $(PARALLEL) BUILD=$(@:check-%=%) tests
-check-valgrind:
+	$(SUB) $(patsubst check-%,BUILD=%,$(filter-out check,$@)) tests
+check-valgrind:	## unit tests under memcheck
 	$(Q)scripts/setup check valgrind
-	$(Q)$(MAKE) --no-print-directory $(PARALLEL) BUILD=debug check-unit \
+	$(SUB) BUILD=debug check-unit \
 		EXEC='valgrind -q --leak-check=full --error-exitcode=99'
-tests: all $(UNIT) $(SIM) $(FUZZ) $(IT_SRC:%.c=$O/%)
-	$(Q)$(PROVE) -e '' $(TESTS)
-check-unit: $(UNIT)
-	$(Q)$(if $(UNIT),$(PROVE) -e '$(EXEC)' $(UNIT),:)
-
-fuzz:
+check-unit: $(UNIT)	## unit tests only
+	$(Q)$(if $(UNIT),$(PROVE) -e '$(EXEC)' $(UNIT))
+tests: all $(UNIT) $(SIM) $(FUZZ) $(IT)
+	$(Q)$(PROVE) -e '' $(UNIT) $(SIM) $(FUZZ) $(wildcard tests/it/*.t)
+demo:		## the newcomer's tour: a master, two nodes, real files
+	$(Q)scripts/setup build
+	$(SUB) all
+	$(Q)KV_BIN=$O scripts/demo
+bench: all $(BENCH)	## microbenchmarks
+	$(Q)set -e; for b in $(BENCH); do $$b; done
+cover:		## line coverage of the tests
+	$(Q)scripts/setup check cover
+	$(SUB) BUILD=cov tests
+	$(Q)gcovr --root . --filter lib/ --filter cmd/ build/cov
+fuzz:		## each fuzzer for FUZZ_TIME=30 seconds
 	$(Q)scripts/setup build fuzz
-	$(Q)$(MAKE) --no-print-directory $(PARALLEL) BUILD=fuzz run-fuzz
+	$(SUB) BUILD=fuzz run-fuzz
 run-fuzz: $(FUZZ)
-	$(Q)set -e; for f in $(notdir $(FUZZ)); do \
-		mkdir -p $O/corpus/$$f tests/corpus/$$f; \
-		echo "$$f: $(FUZZ_TIME) s"; \
+	$(Q)set -e; for f in $(notdir $(FUZZ)); do mkdir -p $O/corpus/$$f; \
 		$O/tests/fuzz/$$f -max_total_time=$(FUZZ_TIME) -timeout=10 \
-			-verbosity=0 -print_final_stats=1 \
-			-artifact_prefix=tests/corpus/$$f/ \
-			$O/corpus/$$f tests/corpus/$$f; \
-	done
+		-artifact_prefix=tests/corpus/$$f/ -print_final_stats=1 \
+		$O/corpus/$$f tests/corpus/$$f; done
 
-clean:
+C_FILES = $(SRC) $(HEADERS) $(wildcard tests/*/*.h tests/api/*.c)
+SCRIPTS = .ci/run $(wildcard scripts/* tests/lib/*.sh tests/it/*.t)
+MANUALS = $(wildcard man/*.[1-8])
+LINTS := $(addprefix lint-,layers symbols man proto format cppcheck shell mdoc)
+lint:		## all checks of sources, scripts and manuals
+	$(Q)scripts/setup lint
+	$(SUB) -k run-lint
+run-lint: $(HEADERS:%=$O/%.ok) $(LINTS)
+$O/%.h.ok: %.h $(HEADERS) $O/.flags
+	@mkdir -p $(@D)
+	$(Q)$(COMPILE) -fsyntax-only -x c $< && touch $@
+lint-symbols lint-man: all
+lint-layers lint-symbols lint-man lint-proto:
+	$(Q)scripts/check-$(@:lint-%=%) $O
+lint-format:
+	$(Q)clang-format-14 --dry-run --Werror $(C_FILES)
+lint-cppcheck:
+	$(Q)cppcheck -q --enable=warning,performance,portability \
+		--inline-suppr --library=posix --error-exitcode=1 \
+		$(KV_CPPFLAGS) -Itests/lib $(filter %.c,$(C_FILES))
+lint-shell:
+	$(Q)shellcheck $(SCRIPTS)
+lint-mdoc:
+	$(Q)$(if $(MANUALS),mandoc -T lint -W warning $(MANUALS))
+tidy:		## clang-tidy and gcc -fanalyzer; both must be silent
+	$(Q)scripts/setup tidy
+	$(SUB) -k run-tidy
+run-tidy: $(patsubst %,$O/%.tidy,$(LIB) $(CMD))
+$O/%.c.tidy: %.c $(HEADERS) .clang-tidy $O/.flags
+	@mkdir -p $(@D)
+	$(Q)clang-tidy-14 --quiet $< -- -std=gnu11 $(KV_CPPFLAGS) 2>$@.err || \
+		{ cat $@.err; false; }
+	$(Q)$(COMPILE) -fanalyzer -c -o $@ $<
+format:		## clang-format in place
+	$(Q)scripts/setup format
+	$(Q)clang-format-14 -i $(C_FILES)
+
+# What install copies, each mode:source:target; uninstall removes the same.
+target = $(if $(filter kvmaster kvclient,$1),$(SBINDIR),$(BINDIR))/$1
+INSTALLED = 644:lib/kvpool.h:$(INCLUDEDIR)/kvpool.h \
+	644:$O/libkvpool.a:$(LIBDIR)/libkvpool.a \
+	755:$O/libkvpool.so:$(LIBDIR)/libkvpool.so.0 \
+	644:$O/kvpool.pc:$(LIBDIR)/pkgconfig/kvpool.pc \
+	$(foreach p,$(PROGS:$O/%=%),755:$O/$p:$(call target,$p) \
+		644:scripts/completion.bash:$(COMPDIR)/$p) \
+	$(foreach m,$(MANUALS),\
+		644:$m:$(MANDIR)/man$(subst .,,$(suffix $m))/$(notdir $m))
+$O/kvpool.pc: FORCE
+	$(Q)printf '%s\n' 'libdir=$(LIBDIR)' 'includedir=$(INCLUDEDIR)' '' \
+		'Name: kvpool' 'Version: $(VERSION)' \
+		'Description: pooled cache for KV blocks of LLM inference' \
+		'Cflags: -I$${includedir}' 'Libs: -L$${libdir} -lkvpool' \
+		'Libs.private: $(LIBS)' >$@
+install: all $O/kvpool.pc	## to PREFIX=/usr/local, below DESTDIR
+	$(Q)set -e; for i in $(INSTALLED); do \
+		to="$(DESTDIR)$${i##*:}"; i=$${i%:*}; \
+		install -D -m "$${i%%:*}" "$${i#*:}" "$$to"; done
+	$(Q)ln -sf libkvpool.so.0 "$(DESTDIR)$(LIBDIR)/libkvpool.so"
+uninstall:	## removes what install put there
+	$(Q)for i in $(INSTALLED); do rm -f "$(DESTDIR)$${i##*:}"; done
+	$(Q)rm -f "$(DESTDIR)$(LIBDIR)/libkvpool.so"
+clean:		## removes build/
 	rm -rf build
+help:		## this list
+	@sed -n 's/^\([a-z][a-z -]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 24
 
--include $(wildcard $(OBJ:.o=.d))
+-include $(wildcard $(SRC:%.c=$O/%.d))

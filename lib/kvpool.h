@@ -28,6 +28,9 @@
 extern "C" {
 #endif
 
+/* What stands here is what the shared library exports. */
+#pragma GCC visibility push(default)
+
 #define KVPOOL_VERSION "0.1.0"
 
 /* ---- errors ---- */
@@ -375,6 +378,8 @@ struct kv_note_in {
 /* Takes up to max of the messages that came; returns how many. */
 long kv_engine_notes(struct kv_engine *e, struct kv_note_in *notes,
 		     size_t max);
+
+#pragma GCC visibility pop
 
 #ifdef __cplusplus
 }
