@@ -1,0 +1,44 @@
+#ifndef KV_BASE_LIMITS_H
+#define KV_BASE_LIMITS_H
+
+#include <assert.h>
+
+/* Every bound of the system, and what the bounds owe one another. */
+
+/* Names. Bytes, no terminating NUL counted. */
+#define KV_KEY_BYTES_MIN    1
+#define KV_KEY_BYTES_MAX    1024
+#define KV_TENANT_BYTES_MAX 64
+#define KV_NAME_BYTES_MAX   128 /* node name, host */
+#define KV_SOCKPATH_BYTES_MAX                                                  \
+	107 /* sockaddr_un.sun_path with its NUL is 108 */
+
+/* Wire. */
+#define KV_FRAME_BYTES_MAX  (1u << 20) /* body of a control frame */
+#define KV_INLINE_BYTES_MAX 65536      /* value carried in a message */
+#define KV_BATCH_KEYS_MAX   4096       /* keys of one frame */
+
+/* Cluster. */
+#define KV_NODES_MAX    1024 /* slots of a master */
+#define KV_REPLICAS_MAX 8    /* copies of one object */
+
+/* Memory. */
+#define KV_EXTENTS_MAX	 1024 /* pieces of one object */
+#define KV_GRANULE_BYTES 256  /* unit and alignment of an extent */
+
+/* Control plane. */
+#define KV_LOG_LINE_BYTES_MAX 4096 /* with newline; PIPE_BUF, so atomic */
+#define KV_LOG_REPEAT_NS      10000000000ull /* a repeated message at most */
+
+_Static_assert(KV_KEY_BYTES_MIN <= KV_KEY_BYTES_MAX, "a key can exist");
+_Static_assert(KV_KEY_BYTES_MAX + KV_TENANT_BYTES_MAX + KV_INLINE_BYTES_MAX <=
+		       KV_FRAME_BYTES_MAX / 2,
+	       "an inline value fits in a frame with its key");
+_Static_assert(KV_FRAME_BYTES_MAX / KV_BATCH_KEYS_MAX >= 128,
+	       "a full batch of ordinary keys fits in a frame");
+_Static_assert((KV_GRANULE_BYTES & (KV_GRANULE_BYTES - 1)) == 0,
+	       "granule is a power of two");
+_Static_assert(KV_REPLICAS_MAX <= KV_NODES_MAX,
+	       "replicas lie on different nodes");
+
+#endif
