@@ -16,7 +16,7 @@
  *  - No function changes signals, the locale or other process-wide settings,
  *    none ends the process. After fork() the child may only exec or _exit;
  *    calls of the child on objects of the parent fail with -KV_ECLOSED.
- *  - Every call ends: with its result, or with -KV_ETIMEDOUT after the
+ *  - Every call ends: with its result, or with -KV_ETIMEOUT after the
  *    timeout (kv_client_opts.timeout_ms unless the call names its own). When
  *    a call has returned nothing reaches its buffers any more.
  */
@@ -47,7 +47,7 @@ enum kv_status {
 			       * the value is larger than the pool */
 	KV_EBUSY = 7,	      /* pinned memory is at its bound, or two writers
 			       * of one key met: try again */
-	KV_ETIMEDOUT = 8,     /* the deadline passed */
+	KV_ETIMEOUT = 8,     /* the deadline passed */
 	KV_EUNREACHABLE = 9,  /* nobody answers there */
 	KV_ECONNLOST = 10,    /* the connection broke during the call */
 	KV_EPROTO = 11,	      /* the peer sent what it must not */
@@ -58,7 +58,7 @@ enum kv_status {
 	KV_ECANCELED = 16,    /* given up by the caller */
 	KV_ECLOSED = 17,      /* the object is closed, or this is a fork */
 	KV_ENOMEM = 18,	      /* this process is out of memory or descriptors */
-	KV_EGONE = 19,	      /* the peer is not who it was */
+	KV_EGONE = 19,	      /* the object or the peer went away meanwhile */
 	KV_ELEASED = 20,      /* protected for a time (compatibility mode) */
 	KV_EINTERNAL = 21,    /* a bug; the log says more */
 	KV_ENOTSUP = 22,      /* not built in, or not for this kind of peer */
@@ -66,7 +66,7 @@ enum kv_status {
 
 /* A short English text for 0, an error number or its negative. */
 const char *kv_status_text(int status);
-/* "KV_EMISS". */
+/* "EMISS". */
 const char *kv_status_name(int status);
 
 /* ---- clients ---- */
@@ -253,7 +253,7 @@ struct kv_op *kv_client_get_submit(struct kv_client *c,
 				   struct kv_get_item *items, size_t n,
 				   const struct kv_get_opts *opts);
 /* Waits at most timeout_ms. Over: *result is what the plain call would have
- * returned, the op is freed, 0. Not yet: -KV_ETIMEDOUT, wait again. */
+ * returned, the op is freed, 0. Not yet: -KV_ETIMEOUT, wait again. */
 int kv_op_wait(struct kv_op *op, uint32_t timeout_ms, long *result);
 
 /* ---- looking in ---- */

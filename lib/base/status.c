@@ -17,6 +17,12 @@ struct row {
 	enum kv_scope scope;
 };
 
+/* The public header is written by hand; it must say what the table says. */
+#define KV_STATUS(num, name, err, code, mooncake, scope, text)                 \
+	_Static_assert(KV_##name == (num), "kvpool.h: number of KV_" #name);
+#include "base/status.def"
+#undef KV_STATUS
+
 static const struct row rows[] = {
 #define KV_STATUS(num, name, err, code, mooncake, scope, text)                 \
 	[num] = {#name, text, err, code, mooncake, KV_SCOPE_##scope},
@@ -30,6 +36,8 @@ _Static_assert(KV_ARRAY_LEN(rows) <= UINT8_MAX + 1, "a status is one byte");
 static const struct row *
 row_find(int status)
 {
+	if (status < 0 && status > INT_MIN)
+		status = -status;
 	if (status < 0 || (size_t)status >= KV_ARRAY_LEN(rows))
 		return NULL;
 	return rows[status].name ? &rows[status] : NULL;

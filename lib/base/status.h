@@ -1,16 +1,13 @@
 #ifndef KV_BASE_STATUS_H
 #define KV_BASE_STATUS_H
 
+#include "kvpool.h" /* enum kv_status, kv_status_name, kv_status_text */
+
 /*
  * Results as they go over the wire: small positive numbers from status.def.
  * Inside a process functions return -errno as everywhere; these functions
  * turn one into the other and into what other programs expect.
  */
-enum kv_status {
-#define KV_STATUS(num, name, err, code, mooncake, scope, text) KV_##name = num,
-#include "base/status.def"
-#undef KV_STATUS
-};
 
 /* What is broken, and so what to do; retry code looks at nothing else. */
 enum kv_scope {
@@ -21,11 +18,9 @@ enum kv_scope {
 };
 
 /*
- * All take any int; a number that is not in the table answers as
- * KV_EINTERNAL does, with its text "unknown status".
+ * All take any int, a number and its negative alike; one that is not in the
+ * table answers as KV_EINTERNAL does, with its text "unknown status".
  */
-const char *kv_status_name(int status); /* "EMISS" */
-const char *kv_status_text(int status);
 int kv_status_errno(int status); /* positive; 0 for KV_OK */
 int kv_status_exit(int status);
 int kv_status_mooncake(int status); /* 0 or negative */
