@@ -10,7 +10,8 @@ V ?= 0
 Q := $(if $(filter 0,$(V)),@)
 JOBS ?= $(shell nproc)
 FUZZ_TIME ?= 30
-CC := $(if $(filter fuzz,$(BUILD)),clang-14,gcc)
+CC_DEFAULT := $(if $(filter fuzz,$(BUILD)),clang-14,gcc)
+CC := $(if $(filter default,$(origin CC)),$(CC_DEFAULT),$(CC))
 
 PREFIX ?= /usr/local
 BINDIR ?= $(PREFIX)/bin
@@ -62,7 +63,6 @@ BENCH := $(patsubst %.c,$O/%,$(wildcard tests/bench/bench_*.c))
 
 .PHONY: all check check-unit check-asan check-tsan check-valgrind tests demo \
 	bench cover fuzz lint tidy format install uninstall clean help FORCE
-.SECONDARY:
 .DELETE_ON_ERROR:
 all: $O/libkvpool.a $O/libkvpool.so $(PROGS)	## programs and libraries
 
@@ -92,7 +92,7 @@ $(FUZZ): $O/%: $O/%.o $(FUZZ_MAIN) $O/libkvpool.a
 	$(LINK) $(if $(FUZZ_MAIN),,-fsanitize=fuzzer) $(LIBS)
 
 # The sanitizers of gcc 12 want a memory layout that is not randomized far.
-PROVE = env -u MAKEFLAGS -u MFLAGS -u BUILD KV_BIN=$O \
+PROVE = env -u MAKEFLAGS -u MFLAGS BUILD=$(BUILD) KV_BIN=$O \
 	CMOCKA_MESSAGE_OUTPUT=TAP UBSAN_OPTIONS=print_stacktrace=1 \
 	$(if $(filter asan tsan,$(BUILD)),$(UNRANDOM)) prove -j$(JOBS)
 UNRANDOM = $$(setarch -R true 2>/dev/null && echo setarch -R)
@@ -106,8 +106,8 @@ check check-asan check-tsan:
 	$(SUB) $(patsubst check-%,BUILD=%,$(filter-out check,$@)) tests
 check-valgrind:	## unit tests under memcheck
 	$(Q)scripts/setup check valgrind
-	$(SUB) BUILD=debug check-unit \
-		EXEC='valgrind -q --leak-check=full --error-exitcode=99'
+	$(SUB) BUILD=debug check-unit EXEC='valgrind -q --leak-check=full \
+		--error-exitcode=99'
 check-unit: $(UNIT)	## unit tests only
 	$(Q)$(if $(UNIT),$(PROVE) -e '$(EXEC)' $(UNIT))
 tests: all $(UNIT) $(SIM) $(FUZZ) $(IT)
@@ -128,8 +128,8 @@ fuzz:		## each fuzzer for FUZZ_TIME=30 seconds
 run-fuzz: $(FUZZ)
 	$(Q)set -e; for f in $(notdir $(FUZZ)); do mkdir -p $O/corpus/$$f; \
 		$O/tests/fuzz/$$f -max_total_time=$(FUZZ_TIME) -timeout=10 \
-		-artifact_prefix=tests/corpus/$$f/ -print_final_stats=1 \
-		$O/corpus/$$f tests/corpus/$$f; done
+		-artifact_prefix=tests/corpus/$$f/ $O/corpus/$$f \
+		tests/corpus/$$f; done
 
 C_FILES = $(SRC) $(HEADERS) $(wildcard tests/*/*.h tests/api/*.c)
 SCRIPTS = .ci/run $(wildcard scripts/* tests/lib/*.sh tests/it/*.t)
@@ -150,6 +150,7 @@ lint-format:
 lint-cppcheck:
 	$(Q)cppcheck -q --enable=warning,performance,portability \
 		--inline-suppr --library=posix --error-exitcode=1 \
+		--suppress=invalidFunctionArg -D__cppcheck__ \
 		$(KV_CPPFLAGS) -Itests/lib $(filter %.c,$(C_FILES))
 lint-shell:
 	$(Q)shellcheck $(SCRIPTS)
@@ -173,25 +174,24 @@ target = $(if $(filter kvmaster kvclient,$1),$(SBINDIR),$(BINDIR))/$1
 INSTALLED = 644:lib/kvpool.h:$(INCLUDEDIR)/kvpool.h \
 	644:$O/libkvpool.a:$(LIBDIR)/libkvpool.a \
 	755:$O/libkvpool.so:$(LIBDIR)/libkvpool.so.0 \
-	644:$O/kvpool.pc:$(LIBDIR)/pkgconfig/kvpool.pc \
 	$(foreach p,$(PROGS:$O/%=%),755:$O/$p:$(call target,$p) \
 		644:scripts/completion.bash:$(COMPDIR)/$p) \
 	$(foreach m,$(MANUALS),\
 		644:$m:$(MANDIR)/man$(subst .,,$(suffix $m))/$(notdir $m))
-$O/kvpool.pc: FORCE
+D := $(DESTDIR)$(LIBDIR)
+install: all	## to PREFIX=/usr/local, below DESTDIR
+	$(Q)set -e; for i in $(INSTALLED); do \
+		to="$(DESTDIR)$${i##*:}"; i=$${i%:*}; \
+		install -D -m "$${i%%:*}" "$${i#*:}" "$$to"; done
+	$(Q)mkdir -p "$D/pkgconfig" && ln -sf libkvpool.so.0 "$D/libkvpool.so"
 	$(Q)printf '%s\n' 'libdir=$(LIBDIR)' 'includedir=$(INCLUDEDIR)' '' \
 		'Name: kvpool' 'Version: $(VERSION)' \
 		'Description: pooled cache for KV blocks of LLM inference' \
 		'Cflags: -I$${includedir}' 'Libs: -L$${libdir} -lkvpool' \
-		'Libs.private: $(LIBS)' >$@
-install: all $O/kvpool.pc	## to PREFIX=/usr/local, below DESTDIR
-	$(Q)set -e; for i in $(INSTALLED); do \
-		to="$(DESTDIR)$${i##*:}"; i=$${i%:*}; \
-		install -D -m "$${i%%:*}" "$${i#*:}" "$$to"; done
-	$(Q)ln -sf libkvpool.so.0 "$(DESTDIR)$(LIBDIR)/libkvpool.so"
+		'Libs.private: $(LIBS)' >"$D/pkgconfig/kvpool.pc"
 uninstall:	## removes what install put there
 	$(Q)for i in $(INSTALLED); do rm -f "$(DESTDIR)$${i##*:}"; done
-	$(Q)rm -f "$(DESTDIR)$(LIBDIR)/libkvpool.so"
+	$(Q)rm -f "$D/libkvpool.so" "$D/pkgconfig/kvpool.pc"
 clean:		## removes build/
 	rm -rf build
 help:		## this list

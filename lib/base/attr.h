@@ -44,8 +44,13 @@ kv_cleanup_close(const int *fd)
 }
 
 /* Freed, or closed unless negative, when the variable leaves its scope. */
+#ifndef __cppcheck__
 #define kv_auto_free  KV_CLEANUP(kv_cleanup_free)
 #define kv_auto_close KV_CLEANUP(kv_cleanup_close)
+#else /* does not know the attribute, but that a static leaks nothing */
+#define kv_auto_free  static
+#define kv_auto_close static
+#endif
 
 /* Takes the descriptor out of a kv_auto_close variable, leaves -1. */
 static inline int
