@@ -2,25 +2,27 @@
 #define KV_BASE_ATTR_H
 
 #include <assert.h>
+#include <errno.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #define KV_PRINTF(fmt, first) __attribute__((format(printf, fmt, first)))
-#define KV_MUST_CHECK	      __attribute__((warn_unused_result))
-#define KV_UNUSED	      __attribute__((unused))
-#define KV_API		      __attribute__((visibility("default")))
-#define KV_CLEANUP(fn)	      __attribute__((cleanup(fn)))
-#define KV_LIKELY(x)	      __builtin_expect(!!(x), 1)
-#define KV_UNLIKELY(x)	      __builtin_expect(!!(x), 0)
-#define KV_ARRAY_LEN(a)	      (sizeof(a) / sizeof((a)[0]))
+#define KV_MUST_CHECK         __attribute__((warn_unused_result))
+#define KV_UNUSED             __attribute__((unused))
+#define KV_API                __attribute__((visibility("default")))
+#define KV_CLEANUP(fn)        __attribute__((cleanup(fn)))
+#define KV_LIKELY(x)          __builtin_expect(!!(x), 1)
+#define KV_UNLIKELY(x)        __builtin_expect(!!(x), 0)
+#define KV_ARRAY_LEN(a)       (sizeof(a) / sizeof((a)[0]))
 
 #define KV_JOIN_(a, b) a##b
 #define KV_JOIN(a, b)  KV_JOIN_(a, b)
 
 /* The object of that type whose member ptr points to. */
-#define KV_CONTAINER_OF(ptr, type, member)                                     \
+#define KV_CONTAINER_OF(ptr, type, member) \
 	((type *)(void *)((char *)(ptr)-offsetof(type, member)))
 
 /*
@@ -39,11 +41,17 @@ kv_cleanup_free(void *pp)
 static inline void
 kv_cleanup_close(const int *fd)
 {
+	int saved_errno = errno;
+
 	if (*fd >= 0)
 		close(*fd);
+	errno = saved_errno;
 }
 
-/* Freed, or closed unless negative, when the variable leaves its scope. */
+/*
+ * Freed, or closed unless negative, when the variable leaves its scope. errno
+ * stays, so that `return NULL` can follow the call that set it.
+ */
 #ifndef __cppcheck__
 #define kv_auto_free  KV_CLEANUP(kv_cleanup_free)
 #define kv_auto_close KV_CLEANUP(kv_cleanup_close)
@@ -72,19 +80,24 @@ kv_steal_ptr(void *pp)
 	return taken;
 }
 
-static inline pthread_mutex_t *
+struct kv_locked {
+	pthread_mutex_t *mutex;
+	bool is_done;
+};
+
+static inline struct kv_locked
 kv_locked_enter(pthread_mutex_t *m)
 {
 	int err = pthread_mutex_lock(m);
 
 	assert(err == 0);
-	return m;
+	return (struct kv_locked){ .mutex = m };
 }
 
 static inline void
-kv_locked_leave(pthread_mutex_t *const *m)
+kv_locked_leave(const struct kv_locked *l)
 {
-	int err = pthread_mutex_unlock(*m);
+	int err = pthread_mutex_unlock(l->mutex);
 
 	assert(err == 0);
 }
@@ -95,12 +108,10 @@ kv_locked_leave(pthread_mutex_t *const *m)
  * continue end the block itself, never a loop around it, and a function that
  * returns from inside still needs a return after it.
  */
-#define KV_LOCKED(m)                                                           \
-	KV_LOCKED_(m, KV_JOIN(kv_lock_, __LINE__), KV_JOIN(kv_turn_, __LINE__))
-#define KV_LOCKED_(m, lock, turn)                                              \
-	for (pthread_mutex_t *lock KV_CLEANUP(kv_locked_leave) =               \
-		     kv_locked_enter(m),                                       \
-				    *turn = lock;                              \
-	     turn; turn = NULL)
+#define KV_LOCKED(m) KV_LOCKED_(m, KV_JOIN(kv_locked_, __LINE__))
+#define KV_LOCKED_(m, l)                                      \
+	for (struct kv_locked l KV_CLEANUP(kv_locked_leave) = \
+		     kv_locked_enter(m);                      \
+	     !l.is_done; l.is_done = true)
 
 #endif

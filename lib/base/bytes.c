@@ -7,12 +7,14 @@
 
 #include "base/num.h"
 
-enum { CAP_BYTES_MIN = 64 };
+enum {
+	CAP_BYTES_MIN = 64
+};
 
 void
 kv_bytes_init(struct kv_bytes *b)
 {
-	*b = (struct kv_bytes){0};
+	*b = (struct kv_bytes){ 0 };
 }
 
 void

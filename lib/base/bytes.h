@@ -30,7 +30,7 @@ KV_MUST_CHECK int kv_bytes_append(struct kv_bytes *b, const void *p, size_t n);
  * 0, -ENOMEM, or -EINVAL for a bad format.
  */
 KV_MUST_CHECK KV_PRINTF(2, 3) int kv_bytes_printf(struct kv_bytes *b,
-						   const char *fmt, ...);
+						  const char *fmt, ...);
 
 /* Empties the buffer, keeps the memory. */
 void kv_bytes_reset(struct kv_bytes *b);

@@ -37,9 +37,9 @@ report_not_reached(void)
 	char line[80];
 
 	if (count < wanted)
-		report(line, snprintf(line, sizeof(line),
-				      "not reached %ju of %ju\n",
-				      (uintmax_t)wanted, (uintmax_t)count));
+		report(line,
+		       snprintf(line, sizeof(line), "not reached %ju of %ju\n",
+				(uintmax_t)wanted, (uintmax_t)count));
 	free(kv_steal_ptr(&report_path));
 }
 

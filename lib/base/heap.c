@@ -4,12 +4,14 @@
 
 #include "base/num.h"
 
-enum { CAP_MIN = 16 };
+enum {
+	CAP_MIN = 16
+};
 
 void
 kv_heap_init(struct kv_heap *h)
 {
-	*h = (struct kv_heap){0};
+	*h = (struct kv_heap){ 0 };
 }
 
 void

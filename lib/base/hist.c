@@ -4,7 +4,9 @@
 
 #include "base/num.h"
 
-enum { SUB = 1 << KV_HIST_SUB_BITS };
+enum {
+	SUB = 1 << KV_HIST_SUB_BITS
+};
 
 void
 kv_hist_init(struct kv_hist *h)
@@ -63,7 +65,7 @@ kv_hist_merge(struct kv_hist *into, const struct kv_hist *from)
 static uint64_t
 rank_of(uint64_t count, double percent)
 {
-	double r = percent / 100 * (double)count;
+	double r = percent * (double)count / 100;
 	uint64_t rank;
 
 	if (!(r > 1))
@@ -83,6 +85,8 @@ kv_hist_percentile(const struct kv_hist *h, double percent)
 	if (h->count == 0)
 		return 0;
 	left = rank_of(h->count, percent);
+	if (left == h->count)
+		return h->max_ns;
 	for (i = 0; i < KV_HIST_BUCKETS - 1 && h->buckets[i] < left; i++)
 		left -= h->buckets[i];
 	ns = kv_max_u64(bucket_middle(i), h->min_ns);

@@ -111,7 +111,7 @@ slot_of_hash(const struct kv_htab *t, uint64_t hash)
 void
 kv_htab_init(struct kv_htab *t)
 {
-	*t = (struct kv_htab){0};
+	*t = (struct kv_htab){ 0 };
 }
 
 void

@@ -62,7 +62,7 @@ kv_htab_count(const struct kv_htab *t)
 typedef void kv_htab_fn(void *arg, struct kv_htab_node *n);
 
 /*
- * One step of a walk: calls fn for the nodes of up to `buckets` positions and
+ * One step of a walk: calls fn for the nodes of `buckets` (> 0) positions and
  * returns the cursor of the next step. Start with cursor 0; 0 is returned
  * when the walk is done. Nodes may be added and deleted between steps: what
  * is in the table from start to end is seen at least once (perhaps more

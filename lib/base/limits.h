@@ -6,12 +6,11 @@
 /* Every bound of the system, and what the bounds owe one another. */
 
 /* Names. Bytes, no terminating NUL counted. */
-#define KV_KEY_BYTES_MIN    1
-#define KV_KEY_BYTES_MAX    1024
-#define KV_TENANT_BYTES_MAX 64
-#define KV_NAME_BYTES_MAX   128 /* node name, host */
-#define KV_SOCKPATH_BYTES_MAX                                                  \
-	107 /* sockaddr_un.sun_path with its NUL is 108 */
+#define KV_KEY_BYTES_MIN      1
+#define KV_KEY_BYTES_MAX      1024
+#define KV_TENANT_BYTES_MAX   64
+#define KV_NAME_BYTES_MAX     128 /* node name, host */
+#define KV_SOCKPATH_BYTES_MAX 107 /* sockaddr_un.sun_path less its NUL */
 
 /* Wire. */
 #define KV_FRAME_BYTES_MAX  (1u << 20) /* body of a control frame */
@@ -23,7 +22,7 @@
 #define KV_REPLICAS_MAX 8    /* copies of one object */
 
 /* Memory. */
-#define KV_EXTENTS_MAX	 1024 /* pieces of one object */
+#define KV_EXTENTS_MAX   1024 /* pieces of one object */
 #define KV_GRANULE_BYTES 256  /* unit and alignment of an extent */
 
 /* Control plane. */

@@ -71,36 +71,34 @@ kv_list_splice_tail(struct kv_list *dst, struct kv_list *src)
 }
 
 /* First object of a list of type.member, or NULL. */
-#define KV_LIST_FIRST(head, type, member)                                      \
-	(kv_list_is_empty(head)                                                \
-		 ? (type *)NULL                                                \
-		 : KV_CONTAINER_OF((head)->next, type, member))
+#define KV_LIST_FIRST(head, type, member)      \
+	(kv_list_is_empty(head) ? (type *)NULL \
+				: KV_CONTAINER_OF((head)->next, type, member))
 
 /*
  * At the end of a walk pos is no object: neither member access nor alignment
  * would be right for it, hence plain offsets.
  */
-#define KV_LIST_NODE_(pos, member)                                             \
-	((struct kv_list *)(void *)((char *)(pos) +                            \
+#define KV_LIST_NODE_(pos, member)                  \
+	((struct kv_list *)(void *)((char *)(pos) + \
 				    offsetof(typeof(*(pos)), member)))
-#define KV_LIST_OBJ_(pos, node, member)                                        \
+#define KV_LIST_OBJ_(pos, node, member) \
 	KV_CONTAINER_OF(node, typeof(*(pos)), member)
 
 /* pos: a pointer variable of the caller. The body must not delete pos. */
-#define KV_LIST_FOREACH(pos, head, member)                                     \
-	for ((pos) = KV_LIST_OBJ_(pos, (head)->next, member);                  \
-	     KV_LIST_NODE_(pos, member) != (head);                             \
-	     (pos) = KV_LIST_OBJ_(pos, KV_LIST_NODE_(pos, member)->next,       \
+#define KV_LIST_FOREACH(pos, head, member)                               \
+	for ((pos) = KV_LIST_OBJ_(pos, (head)->next, member);            \
+	     KV_LIST_NODE_(pos, member) != (head);                       \
+	     (pos) = KV_LIST_OBJ_(pos, KV_LIST_NODE_(pos, member)->next, \
 				  member))
 
 /* The same, but the body may delete or free pos (and nothing else). */
-#define KV_LIST_FOREACH_SAFE(pos, tmp, head, member)                           \
-	for ((pos) = KV_LIST_OBJ_(pos, (head)->next, member),                  \
-	    (tmp) = KV_LIST_OBJ_(pos, KV_LIST_NODE_(pos, member)->next,        \
-				 member);                                      \
-	     KV_LIST_NODE_(pos, member) != (head);                             \
-	     (pos) = (tmp), (tmp) = KV_LIST_OBJ_(                              \
-				    pos, KV_LIST_NODE_(pos, member)->next,     \
-				    member))
+#define KV_LIST_FOREACH_SAFE(pos, tmp, head, member)                    \
+	for ((pos) = KV_LIST_OBJ_(pos, (head)->next, member),           \
+	    (tmp) = KV_LIST_OBJ_(pos, KV_LIST_NODE_(pos, member)->next, \
+				 member);                               \
+	     KV_LIST_NODE_(pos, member) != (head); (pos) = (tmp),       \
+	    (tmp) = KV_LIST_OBJ_(pos, KV_LIST_NODE_(pos, member)->next, \
+				 member))
 
 #endif

@@ -33,10 +33,10 @@ static const struct {
 	const char *name;
 	int syslog;
 } levels[] = {
-	[KV_LOG_ERR] = {"err", LOG_ERR},
-	[KV_LOG_WARN] = {"warn", LOG_WARNING},
-	[KV_LOG_INFO] = {"info", LOG_INFO},
-	[KV_LOG_DEBUG] = {"debug", LOG_DEBUG},
+	[KV_LOG_ERR] = { "err", LOG_ERR },
+	[KV_LOG_WARN] = { "warn", LOG_WARNING },
+	[KV_LOG_INFO] = { "info", LOG_INFO },
+	[KV_LOG_DEBUG] = { "debug", LOG_DEBUG },
 };
 
 /* Copies what can stand in the head of a line: no blank, no control. */
@@ -137,9 +137,10 @@ build_head(char *dst, size_t n, enum kv_log_level level)
 	if (!thread_name[0])
 		snprintf(thread_name, sizeof(thread_name), "%d", gettid());
 	len = strftime(dst, n, "%Y-%m-%dT%H:%M:%S", &tm);
-	len += (size_t)snprintf(dst + len, n - len, ".%03ldZ %s %.*s[%s]: ",
-				ts.tv_nsec / 1000000, levels[level].name,
-				IDENT_BYTES_MAX, name, thread_name);
+	len += (size_t)snprintf(dst + len, n - len,
+				".%03ldZ %s %.*s[%s]: ", ts.tv_nsec / 1000000,
+				levels[level].name, IDENT_BYTES_MAX, name,
+				thread_name);
 	return kv_min_size(len, n - 1);
 }
 

@@ -27,10 +27,10 @@ void kv_log(enum kv_log_level level, const char *fmt, ...);
 bool kv_log_is_on(enum kv_log_level level);
 
 /* Arguments are evaluated only when the level is on. */
-#define KV_LOG_AT(level, ...)                                                  \
-	do {                                                                   \
-		if (kv_log_is_on(level))                                       \
-			kv_log(level, __VA_ARGS__);                            \
+#define KV_LOG_AT(level, ...)                       \
+	do {                                        \
+		if (kv_log_is_on(level))            \
+			kv_log(level, __VA_ARGS__); \
 	} while (0)
 #define kv_err(...)   KV_LOG_AT(KV_LOG_ERR, __VA_ARGS__)
 #define kv_warn(...)  KV_LOG_AT(KV_LOG_WARN, __VA_ARGS__)
@@ -69,8 +69,8 @@ void kv_log_to_syslog(void);
  */
 struct kv_log_limit {
 	uint64_t next_ns; /* not before this */
-	uint64_t held;	  /* swallowed since the last line */
-	bool failing;	  /* a failure is the last that was told */
+	uint64_t held;    /* swallowed since the last line */
+	bool failing;     /* a failure is the last that was told */
 };
 
 KV_PRINTF(4, 5)

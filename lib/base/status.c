@@ -18,14 +18,14 @@ struct row {
 };
 
 /* The public header is written by hand; it must say what the table says. */
-#define KV_STATUS(num, name, err, code, mooncake, scope, text)                 \
+#define KV_STATUS(num, name, err, code, mooncake, scope, text) \
 	_Static_assert(KV_##name == (num), "kvpool.h: number of KV_" #name);
 #include "base/status.def"
 #undef KV_STATUS
 
 static const struct row rows[] = {
-#define KV_STATUS(num, name, err, code, mooncake, scope, text)                 \
-	[num] = {#name, text, err, code, mooncake, KV_SCOPE_##scope},
+#define KV_STATUS(num, name, err, code, mooncake, scope, text) \
+	[num] = { #name, text, err, code, mooncake, KV_SCOPE_##scope },
 #include "base/status.def"
 #undef KV_STATUS
 };

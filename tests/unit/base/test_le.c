@@ -14,8 +14,8 @@ _Static_assert(sizeof(struct msg) == 15, "no padding");
 static void
 bytes_lie_in_little_endian_order(void **state)
 {
-	static const uint8_t wire[15] = {7, 8, 7, 6, 5, 4,  3, 2,
-					 1, 2, 1, 4, 3, 2, 1};
+	static const uint8_t wire[15] = { 7, 8, 7, 6, 5, 4, 3, 2,
+					  1, 2, 1, 4, 3, 2, 1 };
 	struct msg m = {
 		.a = 7,
 		.b = kv_le64(0x0102030405060708),

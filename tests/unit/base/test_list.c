@@ -18,7 +18,7 @@ show(struct kv_list *head)
 	struct item *it;
 	size_t len = 0;
 
-	KV_LIST_FOREACH (it, head, link)
+	KV_LIST_FOREACH(it, head, link)
 		text[len++] = (char)('0' + it->n);
 	text[len] = '\0';
 	return text;
@@ -27,7 +27,7 @@ show(struct kv_list *head)
 static void
 order_of_adding(void **state)
 {
-	struct item it[4] = {{.n = 0}, {.n = 1}, {.n = 2}, {.n = 3}};
+	struct item it[4] = { { .n = 0 }, { .n = 1 }, { .n = 2 }, { .n = 3 } };
 	struct kv_list head;
 
 	(void)state;
@@ -47,7 +47,7 @@ order_of_adding(void **state)
 static void
 deleting_twice_is_harmless(void **state)
 {
-	struct item it[2] = {{.n = 0}, {.n = 1}};
+	struct item it[2] = { { .n = 0 }, { .n = 1 } };
 	struct kv_list head;
 
 	(void)state;
@@ -75,7 +75,7 @@ safe_walk_may_delete(void **state)
 		it[i].n = i;
 		kv_list_add_tail(&head, &it[i].link);
 	}
-	KV_LIST_FOREACH_SAFE (pos, tmp, &head, link) {
+	KV_LIST_FOREACH_SAFE(pos, tmp, &head, link) {
 		if (pos->n % 2 == 0) {
 			kv_list_del(&pos->link);
 			memset(pos, 0xff, sizeof(*pos));
@@ -87,7 +87,7 @@ safe_walk_may_delete(void **state)
 static void
 splice(void **state)
 {
-	struct item it[4] = {{.n = 0}, {.n = 1}, {.n = 2}, {.n = 3}};
+	struct item it[4] = { { .n = 0 }, { .n = 1 }, { .n = 2 }, { .n = 3 } };
 	struct kv_list a, b;
 
 	(void)state;

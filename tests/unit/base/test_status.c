@@ -17,8 +17,8 @@ struct row {
 };
 
 static const struct row rows[] = {
-#define KV_STATUS(num, name, err, code, mooncake, scope, text)                 \
-	{num, #name, err, code, mooncake, #scope, text},
+#define KV_STATUS(num, name, err, code, mooncake, scope, text) \
+	{ num, #name, err, code, mooncake, #scope, text },
 #include "base/status.def"
 #undef KV_STATUS
 };
@@ -81,6 +81,8 @@ functions_give_the_row(void **state)
 		assert_int_equal(kv_status_errno(r->num), r->err);
 		assert_int_equal(kv_status_exit(r->num), r->code);
 		assert_int_equal(kv_status_mooncake(r->num), r->mooncake);
+		assert_string_equal(kv_status_name(-r->num), r->name);
+		assert_int_equal(kv_status_exit(-r->num), r->code);
 	}
 	assert_int_equal(kv_status_mooncake(KV_EMISS), -704);
 	assert_int_equal(kv_status_exit(KV_EMISS), 1);
@@ -95,7 +97,7 @@ functions_give_the_row(void **state)
 static void
 unknown_numbers_are_internal_errors(void **state)
 {
-	static const int bad[] = {-23, 23, 255, 256, INT_MAX, INT_MIN};
+	static const int bad[] = { -23, 23, 255, 256, INT_MAX, INT_MIN };
 	size_t i;
 
 	(void)state;
@@ -112,7 +114,7 @@ unknown_numbers_are_internal_errors(void **state)
 static void
 errnos_become_statuses(void **state)
 {
-	static const int shared[] = {KV_ENOROOM, KV_ELEASED, KV_EINTERNAL};
+	static const int shared[] = { KV_ENOROOM, KV_ELEASED, KV_EINTERNAL };
 	size_t i, j;
 	int st;
 
