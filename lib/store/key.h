@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "wire/proto.h"
+#include "base/id.h"
 
 struct kv_hash {
 	uint64_t lo;

@@ -11,6 +11,7 @@
  * answers repeat; answers with KV_FLAG_MORE are followed by others.
  */
 
+#include "base/id.h"
 #include "base/le.h"
 #include "base/limits.h"
 
@@ -44,11 +45,6 @@ enum kv_msg_type {
 #define KV_MSG(number, NAME, body, tmin, tmax, text) KV_MSG_##NAME = number,
 #include "wire/proto.def"
 #undef KV_MSG
-};
-
-/* A random identity (a node, a master, a requester), or a key's hash. */
-struct kv_id {
-	uint8_t b[16];
 };
 
 /* ---- both ends of every connection ---- */
