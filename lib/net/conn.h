@@ -58,6 +58,12 @@ struct kv_conn *kv_conn_new(struct kv_loop *loop, struct kv_stream *s,
  * -ECANCELED. NULL is fine. */
 void kv_conn_close(struct kv_conn *c);
 
+/* Gives the stream back, without interest, and frees the connection: for a
+ * connection that another loop is to drive. Only between frames with nothing
+ * queued: when bytes of a next frame were read, or of an earlier one wait to
+ * be written, NULL, and the connection stays as it is. */
+struct kv_stream *kv_conn_detach(struct kv_conn *c);
+
 void *kv_conn_arg(const struct kv_conn *c);
 void kv_conn_set_arg(struct kv_conn *c, void *arg);
 /* Another owner takes it over (after the handshake). */
