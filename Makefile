@@ -106,8 +106,8 @@ check check-asan check-tsan:
 	$(SUB) $(patsubst check-%,BUILD=%,$(filter-out check,$@)) tests
 check-valgrind:	## unit tests under memcheck
 	$(Q)scripts/setup check valgrind
-	$(SUB) BUILD=debug check-unit EXEC='valgrind -q --leak-check=full \
-		--error-exitcode=99'
+	$(SUB) BUILD=debug EXEC='$(MEMCHECK)' check-unit
+MEMCHECK := valgrind -q --leak-check=full --error-exitcode=99
 check-unit: $(UNIT)	## unit tests only
 	$(Q)$(if $(UNIT),$(PROVE) -e '$(EXEC)' $(UNIT))
 tests: all $(UNIT) $(SIM) $(FUZZ) $(IT)
