@@ -15,7 +15,7 @@
 #include "base/le.h"
 #include "base/limits.h"
 
-#define KV_WIRE_MAGIC	0x3150564bu /* "KVP1" */
+#define KV_WIRE_MAGIC   0x3150564bu /* "KVP1" */
 #define KV_WIRE_VERSION 1
 
 enum {
@@ -27,19 +27,20 @@ struct kv_header {
 	uint8_t version;
 	uint8_t flags;
 	struct kv_le16 type;
-	struct kv_le32 len;	/* body and tail */
+	struct kv_le32 len;     /* body and tail */
 	struct kv_le32 payload; /* bytes behind them, under no sum */
 	struct kv_le64 id;
-	struct kv_le32 body_sum; /* low half of XXH3-64 of body and tail,
-				  * seeded with id and type (msg.c) */
-	struct kv_le32 head_sum; /* the same of the 28 bytes before it */
+	struct kv_le32 body_sum; /* low half of XXH3-64 of body and tail; seed:
+				  * id XOR type shifted left by 48 */
+	struct kv_le32 head_sum; /* low half of XXH3-64, seed 0, of the 28
+				  * bytes before it */
 };
 #define KV_HEADER_BYTES 32
 
 /* Body and tail of one frame; and what is left of it for a tail. */
-#define KV_TAIL_MAX	(KV_FRAME_BYTES_MAX - 128)
-#define KV_NAMES_MAX	1024
-#define KV_PAYLOAD_MAX	(1u << 30)
+#define KV_TAIL_MAX    (KV_FRAME_BYTES_MAX - 128)
+#define KV_NAMES_MAX   1024
+#define KV_PAYLOAD_MAX (1u << 30)
 
 enum kv_msg_type {
 #define KV_MSG(number, NAME, body, tmin, tmax, text) KV_MSG_##NAME = number,
@@ -84,7 +85,7 @@ struct kv_hello_r {
 	struct kv_le64 features;
 	struct kv_id boot;    /* the answering side */
 	struct kv_le64 token; /* random name of this connection */
-	/* tail: text */
+			      /* tail: text */
 };
 
 struct kv_ping {
@@ -177,8 +178,8 @@ struct kv_grant_r {
 };
 
 struct kv_grant_ent {
-	struct kv_le64 grant; /* the reservation's name at this node */
-	struct kv_le32 index; /* of the key in the put */
+	struct kv_le64 grant;   /* the reservation's name at this node */
+	struct kv_le32 index;   /* of the key in the put */
 	struct kv_le32 extents; /* 0 with KV_MODE_DATA. The last one may be
 				 * longer than what is left of the value. */
 };
@@ -202,8 +203,8 @@ struct kv_put_r {
 };
 
 struct kv_data {
-	struct kv_le64 ref; /* put: the grant. get: id of the GET */
-	struct kv_le64 off; /* from the start of the value, of the range */
+	struct kv_le64 ref;   /* put: the grant. get: id of the GET */
+	struct kv_le64 off;   /* from the start of the value, of the range */
 	struct kv_le32 index; /* get: of the key. put: 0 */
 	uint8_t zero[4];
 	/* payload: the bytes */
@@ -288,9 +289,9 @@ struct kv_lookup_r {
 };
 
 enum kv_node_state {
-	KV_NODE_JOINING = 1,  /* publishing what it has */
+	KV_NODE_JOINING = 1, /* publishing what it has */
 	KV_NODE_LIVE = 2,
-	KV_NODE_SUSPECT = 3,  /* the master's own probe failed too */
+	KV_NODE_SUSPECT = 3, /* the master's own probe failed too */
 	KV_NODE_LEAVING = 4,
 };
 
@@ -308,7 +309,7 @@ struct kv_node_rec {
 	struct kv_le64 pinned_bytes;
 	struct kv_le64 keys;
 	struct kv_le64 victim_age_ms; /* idle time of what would go next */
-	/* then: addr ("host:port"), name */
+				      /* then: addr ("host:port"), name */
 };
 
 struct kv_nodes {
@@ -320,7 +321,7 @@ struct kv_nodes_r {
 	uint8_t zero[3];
 	struct kv_le32 count;
 	struct kv_le64 master_keys; /* entries of the directory */
-	/* tail: records with their strings */
+				    /* tail: records with their strings */
 };
 
 struct kv_report {
@@ -357,7 +358,7 @@ struct kv_heartbeat {
 	struct kv_le64 pinned_bytes;
 	struct kv_le64 keys;
 	struct kv_le64 victim_age_ms;
-	struct kv_le64 evicted_keys;  /* counters since the node's start */
+	struct kv_le64 evicted_keys; /* counters since the node's start */
 	struct kv_le64 evicted_bytes;
 	struct kv_le64 put_fails;
 	struct kv_le64 soft_pinned;
@@ -369,7 +370,7 @@ struct kv_heartbeat_r {
 };
 
 enum {
-	KV_PUBLISH_SYNC = 1,	 /* part of the node's whole index */
+	KV_PUBLISH_SYNC = 1,     /* part of the node's whole index */
 	KV_PUBLISH_SYNC_END = 2, /* and its last part */
 };
 
@@ -468,9 +469,9 @@ struct kv_remove_r {
 };
 
 struct kv_keys {
-	struct kv_id node;     /* zero: the first one */
-	struct kv_le64 cursor; /* 0: from the start */
-	struct kv_le32 limit;  /* keys, about */
+	struct kv_id node;          /* zero: the first one */
+	struct kv_le64 cursor;      /* 0: from the start */
+	struct kv_le32 limit;       /* keys, about */
 	struct kv_le16 pattern_len; /* 0: all */
 	uint8_t tenant_len;
 	uint8_t zero;
@@ -551,10 +552,10 @@ struct kv_regions_r {
 	uint8_t status;
 	uint8_t zero[3];
 	struct kv_le32 count;
-	struct kv_le64 epoch;	   /* changes with the table */
+	struct kv_le64 epoch;      /* changes with the table */
 	struct kv_le64 token_addr; /* where the token lies, for attach */
 	struct kv_le64 token[2];   /* random */
-	struct kv_le32 pid;	   /* in the answering side's name space */
+	struct kv_le32 pid;        /* in the answering side's name space */
 	struct kv_le32 zero2;
 	/* tail: records */
 };
