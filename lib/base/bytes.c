@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/fault.h"
 #include "base/num.h"
 
 enum {
@@ -32,7 +33,8 @@ kv_bytes_reserve(struct kv_bytes *b, size_t n)
 
 	if (b->data && n <= b->cap - b->len)
 		return b->data + b->len;
-	if (__builtin_add_overflow(b->len, n, &need) || need > PTRDIFF_MAX) {
+	if (__builtin_add_overflow(b->len, n, &need) || need > PTRDIFF_MAX ||
+	    KV_FAULT_POINT()) {
 		errno = ENOMEM;
 		return NULL;
 	}

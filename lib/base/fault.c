@@ -57,7 +57,8 @@ read_environment(void)
 	}
 	if (path)
 		report_path = strdup(path);
-	atexit(report_not_reached);
+	if (atexit(report_not_reached) != 0)
+		abort();
 }
 
 bool

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 
+#include "base/fault.h"
 #include "base/num.h"
 
 enum {
@@ -73,6 +74,8 @@ grow(struct kv_heap *h)
 	size_t cap = kv_max_size(h->cap * 2, CAP_MIN);
 	struct kv_heap_node **nodes;
 
+	if (KV_FAULT_POINT())
+		return -ENOMEM;
 	nodes = reallocarray(h->nodes, cap, sizeof(*nodes));
 	if (!nodes)
 		return -ENOMEM;

@@ -4,6 +4,7 @@
 #include <stdbool.h>
 #include <sys/mman.h>
 
+#include "base/fault.h"
 #include "base/num.h"
 
 /*
@@ -60,7 +61,7 @@ seg_alloc(struct kv_htab *t, size_t s)
 	size_t bytes;
 	void *p;
 
-	if (s >= KV_HTAB_SEGMENTS_MAX)
+	if (s >= KV_HTAB_SEGMENTS_MAX || KV_FAULT_POINT())
 		return -ENOMEM;
 	bytes = seg_bytes(s);
 	if (bytes < MMAP_BYTES_MIN) {

@@ -24,7 +24,7 @@ enum {
 static void write_stderr(void *arg, enum kv_log_level level, const char *msg);
 
 static atomic_int threshold = KV_LOG_INFO;
-static char ident[IDENT_BYTES_MAX + 1];
+static char log_ident[IDENT_BYTES_MAX + 1];
 static kv_log_fn *sink = write_stderr;
 static void *sink_arg;
 static __thread char thread_name[THREAD_BYTES_MAX + 1];
@@ -76,9 +76,9 @@ kv_log_set_thread(const char *name)
 }
 
 void
-kv_log_set_ident(const char *name)
+kv_log_set_ident(const char *ident)
 {
-	copy_name(ident, sizeof(ident), name);
+	copy_name(log_ident, sizeof(log_ident), ident);
 }
 
 void
@@ -98,7 +98,7 @@ write_syslog(void *arg, enum kv_log_level level, const char *msg)
 void
 kv_log_to_syslog(void)
 {
-	openlog(ident[0] ? ident : NULL, LOG_PID, LOG_DAEMON);
+	openlog(log_ident[0] ? log_ident : NULL, LOG_PID, LOG_DAEMON);
 	kv_log_set_sink(write_syslog, NULL);
 }
 
@@ -127,7 +127,8 @@ write_no_sigpipe(int fd, const void *p, size_t n)
 static size_t
 build_head(char *dst, size_t n, enum kv_log_level level)
 {
-	const char *name = ident[0] ? ident : program_invocation_short_name;
+	const char *name =
+		log_ident[0] ? log_ident : program_invocation_short_name;
 	struct timespec ts;
 	struct tm tm;
 	size_t len;
@@ -159,7 +160,7 @@ write_stderr(void *arg, enum kv_log_level level, const char *msg)
 }
 
 /* Controls and all above ASCII become \xNN; "..." at the end: was cut. */
-static void
+static size_t
 escape(char *dst, size_t n, const char *src)
 {
 	static const char hex[] = "0123456789abcdef";
@@ -171,7 +172,7 @@ escape(char *dst, size_t n, const char *src)
 
 		if (len + 4 + sizeof(cut) > n) {
 			memcpy(dst + len, cut, sizeof(cut));
-			return;
+			return len + strlen(cut);
 		}
 		if (c >= 0x20 && c < 0x7f) {
 			dst[len++] = (char)c;
@@ -183,6 +184,7 @@ escape(char *dst, size_t n, const char *src)
 		dst[len++] = hex[c & 15];
 	}
 	dst[len] = '\0';
+	return len;
 }
 
 KV_PRINTF(3, 0)
@@ -196,8 +198,8 @@ log_va(enum kv_log_level level, const char *suffix, const char *fmt, va_list ap)
 
 	len = n < 0 ? 0 : kv_min_size((size_t)n, sizeof(raw) - 1);
 	raw[len] = '\0';
-	escape(msg, sizeof(msg) - SUFFIX_BYTES_MAX, raw);
-	strcat(msg, suffix);
+	len = escape(msg, sizeof(msg) - SUFFIX_BYTES_MAX, raw);
+	memcpy(msg + len, suffix, strlen(suffix) + 1);
 	sink(sink_arg, level, msg);
 	errno = saved_errno;
 }

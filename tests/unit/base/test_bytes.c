@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "nth_fault.h"
 #include "test.h"
 
 static void
@@ -84,10 +85,34 @@ too_much_is_enomem_and_changes_nothing(void **state)
 	kv_bytes_fini(&b);
 }
 
+static int
+grow_twice(void)
+{
+	struct kv_bytes b = { 0 };
+	int rc = kv_bytes_append(&b, "abc", 3);
+
+	if (rc == 0 && !kv_bytes_reserve(&b, 1000) && errno == ENOMEM &&
+	    kv_bytes_printf(&b, "%s", "def") == 0)
+		rc = b.len == 6 && memcmp(b.data, "abcdef", 6) == 0 ? 2 : 3;
+	else if (rc == -ENOMEM)
+		rc = b.len == 0 && !b.data ? 1 : 4;
+	kv_bytes_fini(&b);
+	return rc;
+}
+
+static void
+without_memory_the_content_stays(void **state)
+{
+	(void)state;
+	assert_int_equal(nth_fault_run(1, grow_twice), 1);
+	assert_int_equal(nth_fault_run(2, grow_twice), 2);
+}
+
 int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
+		nth_fault_test(without_memory_the_content_stays),
 		cmocka_unit_test(grows_and_keeps_content),
 		cmocka_unit_test(reserve_does_not_count),
 		cmocka_unit_test(printf_appends_text),

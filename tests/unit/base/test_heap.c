@@ -4,6 +4,7 @@
 
 #include "base/rng.h"
 
+#include "nth_fault.h"
 #include "test.h"
 
 enum {
@@ -94,10 +95,41 @@ first_is_least_under_random_changes(void **state)
 	kv_heap_fini(&h);
 }
 
+static int
+add_17(void)
+{
+	struct kv_heap_node nodes[17] = { 0 };
+	struct kv_heap h;
+	int added;
+	size_t i;
+
+	kv_heap_init(&h);
+	for (i = 0; i < KV_ARRAY_LEN(nodes); i++)
+		if (kv_heap_add(&h, &nodes[i], 100 - i) < 0)
+			break;
+	added = (int)i;
+	if (h.count != i || (i < 17 && nodes[i].pos != 0))
+		added = 99;
+	if (kv_heap_first(&h) != (i > 0 ? &nodes[i - 1] : NULL))
+		added = 98;
+	kv_heap_fini(&h);
+	return added;
+}
+
+static void
+without_memory_nothing_changes(void **state)
+{
+	(void)state;
+	assert_int_equal(nth_fault_run(1, add_17), 0);
+	assert_int_equal(nth_fault_run(2, add_17), 16);
+	assert_int_equal(nth_fault_run(3, add_17), 17);
+}
+
 int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
+		nth_fault_test(without_memory_nothing_changes),
 		cmocka_unit_test(gives_the_order_of_qsort),
 		cmocka_unit_test(first_is_least_under_random_changes),
 	};

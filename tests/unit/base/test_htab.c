@@ -6,6 +6,7 @@
 #include "base/num.h"
 #include "base/rng.h"
 
+#include "nth_fault.h"
 #include "test.h"
 
 /*
@@ -323,10 +324,46 @@ any_cursor_is_safe(void **state)
 	kv_htab_fini(&table);
 }
 
+static int
+add_first(void)
+{
+	set_up(1, UINT64_MAX);
+	if (kv_htab_add(&table, &items[0].node, hash_of(0)) == 0)
+		return 1;
+	return kv_htab_count(&table) == 0 && !find(0) ? 0 : 2;
+}
+
+/* The segment for the second 16 buckets is refused once, then comes. */
+static int
+add_100(void)
+{
+	uint32_t i;
+
+	set_up(1, UINT64_MAX);
+	for (i = 0; i < 17; i++)
+		toggle(&items[i]);
+	if (table.buckets != 16)
+		return 1;
+	for (; i < 100; i++)
+		toggle(&items[i]);
+	check_all(200);
+	kv_htab_fini(&table);
+	return 0;
+}
+
+static void
+only_the_first_add_can_fail(void **state)
+{
+	(void)state;
+	assert_int_equal(nth_fault_run(1, add_first), 0);
+	assert_int_equal(nth_fault_run(2, add_100), 0);
+}
+
 int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
+		nth_fault_test(only_the_first_add_can_fail),
 		cmocka_unit_test(random_changes_agree_with_the_model),
 		cmocka_unit_test(grows_and_shrinks_with_its_content),
 		cmocka_unit_test(equal_hashes_are_all_candidates),

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <syslog.h>
 
 #include "base/clock.h"
 #include "base/limits.h"
@@ -332,13 +333,29 @@ lines_of_threads_do_not_mix(void **state)
 		       "\n){200}$");
 }
 
+static void
+one_to_syslog(void)
+{
+	kv_log_to_syslog();
+	openlog("ident", LOG_PERROR, LOG_DAEMON);
+	kv_warn("100%% on\nline=%d", 1);
+}
+
+static void
+syslog_gets_the_message_alone(void **state)
+{
+	(void)state;
+	assert_string_equal(stderr_of(one_to_syslog),
+			    "ident: 100% on\\x0aline=1\n");
+}
+
 /* A pipe without reader, no descriptor, a full disk: the program goes on. */
 static void
 broken_stderr_is_no_error(void **state)
 {
 	static const struct timespec at_once;
 	sigset_t pipe_set, old;
-	int fds[2], status;
+	int fds[2], fd, status;
 	pid_t pid = fork();
 
 	(void)state;
@@ -355,11 +372,13 @@ broken_stderr_is_no_error(void **state)
 	dup2(fds[1], STDERR_FILENO);
 	close(fds[0]);
 	kv_err("nobody reads");
+	fd = open("/dev/full", O_WRONLY);
+	if (fd < 0)
+		_exit(3);
+	dup2(fd, STDERR_FILENO);
+	kv_err("full");
 	close(STDERR_FILENO);
 	kv_err("closed");
-	if (open("/dev/full", O_WRONLY) != STDERR_FILENO)
-		_exit(3);
-	kv_err("full");
 
 	/* A SIGPIPE that the caller had pending must not be eaten. */
 	sigemptyset(&pipe_set);
@@ -388,6 +407,7 @@ main(void)
 		cmocka_unit_test(without_names_program_and_thread_id),
 		cmocka_unit_test(the_longest_line_is_whole),
 		cmocka_unit_test(lines_of_threads_do_not_mix),
+		cmocka_unit_test(syslog_gets_the_message_alone),
 		cmocka_unit_test(broken_stderr_is_no_error),
 	};
 	struct CMUnitTest each[KV_ARRAY_LEN(tests)];
