@@ -3,9 +3,10 @@
 
 /*
  * One loop per thread: deferred calls, then descriptors, then timers, a
- * bounded number of each per turn. With a virtual clock the loop has no
- * descriptors and never sleeps: whoever drives it moves the clock to
- * kv_loop_next() (the simulator runs a whole cluster on one such loop).
+ * bounded number of each per turn: what was deferred before the turn, 64
+ * descriptors, 64 timers. With a virtual clock the loop has no descriptors
+ * and never sleeps: whoever drives it moves the clock to kv_loop_next() (the
+ * simulator runs a whole cluster on one such loop).
  *
  * All functions are called on the loop's own thread; kv_loop_stop() too.
  * Other threads use kv_mbox. No callback runs inside the call that arms it.
@@ -31,7 +32,7 @@ struct kv_io {
 /* A one-shot timer. Owned by the caller, zeroed before use. */
 struct kv_timer {
 	struct kv_heap_node node; /* key: due time in ns */
-	struct kv_loop *loop;	  /* NULL while not armed */
+	struct kv_loop *loop;     /* NULL while not armed */
 	void (*fn)(struct kv_timer *t);
 };
 
@@ -61,19 +62,24 @@ bool kv_loop_is_virtual(const struct kv_loop *loop);
  * UINT64_MAX when there is nothing to do. */
 uint64_t kv_loop_next(const struct kv_loop *loop);
 
-/* One turn. Sleeps at most until `until_ns` (absolute; 0: do not sleep).
- * Returns the number of callbacks that ran, or -errno when the poll failed. */
+/* One turn. Sleeps at most until `until_ns` (absolute; 0: do not sleep), and
+ * not at all when deferred calls ran. Returns the number of callbacks that
+ * ran, or -errno when the poll failed. Not from within a callback. */
 int kv_loop_turn(struct kv_loop *loop, uint64_t until_ns);
 
-/* Turns until kv_loop_stop(); 0 or -errno. */
+/* Turns until kv_loop_stop(), at once when that was called before; 0 or
+ * -errno. Not with a virtual clock. */
 int kv_loop_run(struct kv_loop *loop);
 void kv_loop_stop(struct kv_loop *loop);
 
-/* fn must be set. -errno on failure (then it is not added). */
+/* fn must be set. Level triggered. EPOLLERR and EPOLLHUP come unasked, but
+ * with events 0 nothing comes. -errno on failure (then it is not added). */
 int kv_loop_io_add(struct kv_loop *loop, struct kv_io *io, int fd,
 		   uint32_t events);
+/* -errno on failure: the interest is as before. */
 int kv_loop_io_mod(struct kv_io *io, uint32_t events);
-/* Harmless when not added. No event of this turn reaches it afterwards. */
+/* Harmless when not added. No event of this turn reaches it afterwards. To be
+ * called before the descriptor is closed. */
 void kv_loop_io_del(struct kv_io *io);
 
 /* Arms or moves the timer to an absolute time. Cannot fail once the loop has
