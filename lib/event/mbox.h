@@ -14,13 +14,15 @@
 
 struct kv_mail {
 	struct kv_list link;
-	void (*fn)(struct kv_mail *mail); /* runs on the receiving loop */
+	/* Runs on the receiving loop; may free the mail or post it again. */
+	void (*fn)(struct kv_mail *mail);
 };
 
 struct kv_mbox {
 	struct kv_loop *loop;
 	pthread_mutex_t lock;
 	struct kv_list queue; /* under lock */
+	struct kv_list taken; /* the receiver's: off the queue, to be called */
 	struct kv_io io;
 	struct kv_defer defer;
 };
@@ -28,7 +30,8 @@ struct kv_mbox {
 /* 0 or -errno. Called on the loop's thread, as is fini. */
 int kv_mbox_init(struct kv_mbox *mbox, struct kv_loop *loop);
 
-/* Delivers what is queued, then closes. Nobody may post any more. */
+/* Delivers what is queued, then closes. Nobody but the callbacks of that mail
+ * may post any more. Not from within a mail's callback. */
 void kv_mbox_fini(struct kv_mbox *mbox);
 
 /* Any thread. Never blocks long, never fails. Mails of one sender arrive in
