@@ -1,0 +1,165 @@
+#include "event/worker.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/log.h"
+
+struct kv_worker {
+	pthread_t thread;
+	struct kv_loop *loop;
+	struct kv_mbox mbox;
+	struct kv_mail stop;
+	char name[16];
+	int (*init)(struct kv_worker *w, void *arg);
+	void *arg;
+	sem_t started;
+	int status; /* of init; read after `started` */
+};
+
+static void
+on_stop(struct kv_mail *mail)
+{
+	kv_loop_stop(KV_CONTAINER_OF(mail, struct kv_worker, stop)->loop);
+}
+
+static void *
+run(void *arg)
+{
+	struct kv_worker *w = arg;
+	int err;
+
+	pthread_setname_np(pthread_self(), w->name);
+	kv_log_set_thread(w->name);
+	err = w->init ? w->init(w, w->arg) : 0;
+	w->status = err;
+	sem_post(&w->started);
+	if (err)
+		return NULL;
+	err = kv_loop_run(w->loop);
+	assert(!err); /* only a closed epoll descriptor could make it fail */
+	return NULL;
+}
+
+/* In an engine its handlers must not run on our threads. What the thread
+ * itself does wrong is still told: blocked, it would kill without a word. */
+static void
+fill_mask(sigset_t *mask)
+{
+	static const int own[] = { SIGABRT, SIGBUS,  SIGFPE, SIGILL,
+				   SIGSEGV, SIGTRAP, SIGSYS };
+
+	sigfillset(mask);
+	for (size_t i = 0; i < KV_ARRAY_LEN(own); i++)
+		sigdelset(mask, own[i]);
+}
+
+static int
+create_thread(struct kv_worker *w, int cpu)
+{
+	pthread_attr_t attr;
+	cpu_set_t cpus;
+	sigset_t mask;
+	int err;
+
+	err = pthread_attr_init(&attr);
+	if (err)
+		return -err;
+	fill_mask(&mask);
+	err = pthread_attr_setsigmask_np(&attr, &mask);
+	if (!err && cpu != KV_WORKER_NO_CPU) {
+		CPU_ZERO(&cpus);
+		CPU_SET((size_t)cpu, &cpus);
+		err = pthread_attr_setaffinity_np(&attr, sizeof(cpus), &cpus);
+	}
+	if (!err)
+		err = pthread_create(&w->thread, &attr, run, w);
+	pthread_attr_destroy(&attr);
+	return -err;
+}
+
+static void
+free_worker(struct kv_worker *w)
+{
+	kv_mbox_fini(&w->mbox);
+	kv_loop_free(w->loop);
+	sem_destroy(&w->started);
+	free(w);
+}
+
+static int
+start_thread(struct kv_worker *w, int cpu)
+{
+	int err = create_thread(w, cpu);
+
+	if (err)
+		return err;
+	while (sem_wait(&w->started))
+		assert(errno == EINTR);
+	if (w->status)
+		pthread_join(w->thread, NULL);
+	return w->status;
+}
+
+struct kv_worker *
+kv_worker_start(const char *name, int cpu,
+		int (*init)(struct kv_worker *w, void *arg), void *arg)
+{
+	struct kv_worker *w = calloc(1, sizeof(*w));
+	int err;
+
+	if (!w)
+		return NULL;
+	snprintf(w->name, sizeof(w->name), "%s", name);
+	w->init = init;
+	w->arg = arg;
+	w->stop.fn = on_stop;
+	w->loop = kv_loop_new(NULL);
+	if (!w->loop)
+		goto free_storage;
+	err = kv_mbox_init(&w->mbox, w->loop);
+	if (err)
+		goto free_loop;
+	sem_init(&w->started, 0, 0);
+	err = start_thread(w, cpu);
+	if (!err)
+		return w;
+	free_worker(w);
+	errno = -err;
+	return NULL;
+free_loop:
+	kv_loop_free(w->loop);
+	errno = -err;
+free_storage:
+	free(w);
+	return NULL;
+}
+
+struct kv_loop *
+kv_worker_loop(struct kv_worker *w)
+{
+	return w->loop;
+}
+
+struct kv_mbox *
+kv_worker_mbox(struct kv_worker *w)
+{
+	return &w->mbox;
+}
+
+void
+kv_worker_stop(struct kv_worker *w)
+{
+	kv_mbox_post(&w->mbox, &w->stop);
+}
+
+void
+kv_worker_join(struct kv_worker *w)
+{
+	pthread_join(w->thread, NULL);
+	free_worker(w);
+}
