@@ -1,0 +1,18 @@
+#ifndef KV_CLI_UTF8_H
+#define KV_CLI_UTF8_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/*
+ * Reads the character at P, of which N > 0 bytes are there. Returns its length
+ * (1..4) and sets *CP, or -EILSEQ for what is not UTF-8: a stray or missing
+ * continuation byte, an overlong form, a surrogate, a value above U+10FFFF.
+ */
+int kv_utf8_next(const char *p, size_t n, uint32_t *cp);
+
+/* Whether all N bytes at P are UTF-8. NUL is a character like any other. */
+bool kv_utf8_is_valid(const char *p, size_t n);
+
+#endif
