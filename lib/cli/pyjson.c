@@ -135,7 +135,8 @@ static void
 repr_double(struct text *t, double v)
 {
 	char buf[40];
-	int digits = 0, exp10;
+	int digits = 0;
+	long exp10;
 
 	if (!isfinite(v)) {
 		add(t, isnan(v) ? "nan" : v < 0 ? "-inf" : "inf");
@@ -145,10 +146,10 @@ repr_double(struct text *t, double v)
 	do {
 		snprintf(buf, sizeof(buf), "%.*e", digits, v);
 	} while (strtod(buf, NULL) != v && ++digits < 17);
-	exp10 = atoi(strchr(buf, 'e') + 1);
+	exp10 = strtol(strchr(buf, 'e') + 1, NULL, 10);
 	if (exp10 >= -4 && exp10 < 16)
 		snprintf(buf, sizeof(buf), "%.*f",
-			 digits > exp10 ? digits - exp10 : 1, v);
+			 digits > exp10 ? digits - (int)exp10 : 1, v);
 	add(t, buf);
 }
 
