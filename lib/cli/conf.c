@@ -148,7 +148,7 @@ static const char *
 hint(struct kv_jsonscan_span name)
 {
 	const char *best = NULL;
-	unsigned edits, least_edits = 3;
+	size_t edits, least_edits = 3;
 
 	if (name.n > NAME_BYTES_MAX)
 		return NULL;
@@ -305,9 +305,12 @@ read_file(const char *path, char *buf, size_t size)
 int
 kv_conf_load(const char *path, struct kv_conf *c, char *err, size_t size)
 {
+	/* One byte more, to see that a file is too large. */
+	const size_t max = KV_CONF_FILE_BYTES_MAX + 1;
 	const char *file = path ? path : kv_conf_env_path();
-	kv_auto_free char *buf = NULL;
+	char *buf;
 	ssize_t n;
+	int rc;
 
 	if (!file) {
 		say(err, size,
@@ -315,15 +318,17 @@ kv_conf_load(const char *path, struct kv_conf *c, char *err, size_t size)
 		    "'MOONCAKE_CONFIG_PATH' is not set.");
 		return -ENOENT;
 	}
-	/* One byte more, to see that a file is too large. */
-	buf = malloc(KV_CONF_FILE_BYTES_MAX + 1);
-	n = buf ? read_file(file, buf, KV_CONF_FILE_BYTES_MAX + 1) : -ENOMEM;
-	if (n < 0) {
-		say(err, size, "%s: %s", file, strerror((int)-n));
-		return (int)n;
+	buf = malloc(max);
+	n = buf ? read_file(file, buf, max) : -ENOMEM;
+	if (n >= 0) {
+		rc = parse((struct kv_jsonscan_span){ buf, (size_t)n }, file, c,
+			   err, size);
+	} else {
+		rc = (int)n;
+		say(err, size, "%s: %s", file, strerror(-rc));
 	}
-	return parse((struct kv_jsonscan_span){ buf, (size_t)n }, file, c, err,
-		     size);
+	free(buf);
+	return rc;
 }
 
 const char *

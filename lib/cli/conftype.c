@@ -59,9 +59,10 @@ copy_str(char *field, const char *text, struct kv_conftype_why *why)
 {
 	size_t n = strlen(text);
 
-	if (n >= TEXT_SIZE)
-		return refuse(why, "longer than %d bytes",
-			      KV_CONFTYPE_TEXT_MAX);
+	if (n >= TEXT_SIZE) {
+		refuse(why, "longer than %d bytes", KV_CONFTYPE_TEXT_MAX);
+		return -EINVAL;
+	}
 	memcpy(field, text, n + 1);
 	return 0;
 }
@@ -149,8 +150,7 @@ tenant_set(void *field, const char *text, struct kv_conftype_why *why)
 	if (rc < 0)
 		return rc;
 	name = strip(buf);
-	strcpy(field, *name ? name : "default");
-	return 0;
+	return copy_str(field, *name ? name : "default", why);
 }
 
 static int
@@ -176,7 +176,7 @@ tenant_read(void *field, struct kv_jsonscan_span value,
 	case KV_PYJSON_DICT:
 	default:
 		if (kv_pyjson_repr(value, buf, sizeof(buf)) < 0)
-			strcpy(buf, "?");
+			copy_str(buf, "?", why);
 		return refuse(why,
 			      "tenant_id must be a string or null, got %s: %s",
 			      type_name(value), buf);
@@ -194,12 +194,10 @@ const struct kv_conftype kv_conftype_tenant = {
 static int
 mode_set(void *field, const char *text, struct kv_conftype_why *why)
 {
-	(void)why;
 	if (strcmp(text, "embedded") == 0 ||
 	    strcmp(text, "standalone-store") == 0)
-		strcpy(field, text);
-	else
-		kv_pyjson_repr_text(text, field, TEXT_SIZE);
+		return copy_str(field, text, why);
+	kv_pyjson_repr_text(text, field, TEXT_SIZE);
 	return 0;
 }
 
@@ -214,8 +212,7 @@ mode_read(void *field, struct kv_jsonscan_span value,
 	if (kv_pyjson_repr(value, buf, sizeof(buf)) < 0)
 		return refuse(why,
 			      "neither \"embedded\" nor \"standalone-store\"");
-	strcpy(field, buf);
-	return 0;
+	return copy_str(field, buf, why);
 }
 
 const struct kv_conftype kv_conftype_mode = {
@@ -265,7 +262,8 @@ size_parse(const char *text, int64_t *out, struct kv_conftype_why *why)
 	const char *unit;
 	int digits;
 
-	strcpy(buf, text);
+	if (copy_str(buf, text, why) < 0)
+		return -EINVAL;
 	s = strip(buf);
 	if (!*s)
 		return refuse(why, "Size cannot be empty.");
