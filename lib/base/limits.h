@@ -20,6 +20,11 @@
 /* Cluster. */
 #define KV_NODES_MAX    1024 /* slots of a master */
 #define KV_REPLICAS_MAX 8    /* copies of one object */
+#define KV_MASTERS_MAX  4    /* that a node or a client knows */
+
+/* A node. */
+#define KV_NODE_CONNS_MAX    4096 /* connections */
+#define KV_PEER_REQUESTS_MAX 256  /* puts and gets under way on one of them */
 
 /* Memory. */
 #define KV_EXTENTS_MAX   1024 /* pieces of one object */

@@ -1,0 +1,101 @@
+#ifndef KV_SVC_MOVER_H
+#define KV_SVC_MOVER_H
+
+/*
+ * Moves the bytes of values between a pool and data connections, on threads of
+ * its own. The node decides what goes where; a mover sees ranges of the pool
+ * and numbers, never a key.
+ *
+ * Home is the node's loop: all functions here are called on it, and all
+ * callbacks run on it, deferred. The workers are n threads with a loop each, or
+ * (n = 0) home itself. A data connection (a link) lives on one worker; the two
+ * sides exchange mail.
+ *
+ * A move is one value to come in (a grant) or to go out (a push). It belongs
+ * to the mover from kv_mover_expect/push until `done` runs, exactly once; from
+ * then on its range of the pool is not touched any more.
+ */
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/htab.h"
+#include "base/list.h"
+#include "event/mbox.h"
+#include "mem/extent.h"
+#include "net/conn.h"
+#include "svc/stats.h"
+
+struct kv_link; /* a data connection */
+struct kv_mover;
+struct kv_net;
+
+struct kv_move {
+	/* Set by the owner, unchanged while under way. */
+	const struct kv_extent *ext; /* of the pool; in order */
+	unsigned n_ext;
+	uint64_t skip;  /* bytes of ext before the first one to be moved */
+	uint64_t bytes; /* > 0 */
+	uint64_t ref;   /* struct kv_data: the grant, or the id of the GET */
+	uint32_t index; /* push: of the key in the GET */
+	void (*done)(struct kv_move *m);
+
+	int status; /* for done: 0, -ECONNRESET, -ECANCELED */
+
+	/* The rest is the mover's. */
+	bool is_push;
+	bool is_under_way;  /* home: posted, not done */
+	bool is_cancelling; /* home: `cancel` is out */
+	bool is_parked;     /* worker: in one of its lists */
+	bool is_sending;    /* worker: push: a frame of it is queued */
+	struct kv_link *link;
+	uint64_t moved; /* worker */
+	struct kv_list list;
+	struct kv_htab_node node;
+	struct kv_conn_sent sent;
+	struct kv_mail mail;
+	struct kv_mail cancel;
+};
+
+struct kv_mover_opts {
+	struct kv_loop *loop; /* home */
+	struct kv_net *net;
+	unsigned workers;
+	void *pool;
+	/* A data connection is gone, by itself or by kv_mover_close(); all of
+	 * its moves are done. The link is freed after the call. */
+	void (*closed)(void *owner, struct kv_link *l);
+};
+
+/* NULL with errno set. */
+struct kv_mover *kv_mover_new(const struct kv_mover_opts *opts);
+
+/* Every link was closed and has said so. Joins the threads. NULL is fine. */
+void kv_mover_free(struct kv_mover *m);
+
+/* Takes the stream over, also on failure (NULL, errno set), and answers the
+ * HELLO `id` that came on it with `token`, the name of the link. */
+struct kv_link *kv_mover_adopt(struct kv_mover *m, struct kv_stream *s,
+			       const struct kv_id *boot, uint64_t id,
+			       uint64_t token, void *owner);
+
+/* The link ends, at once on its worker; `closed` follows. More than once is
+ * harmless. */
+void kv_mover_close(struct kv_link *l);
+
+uint64_t kv_mover_token(const struct kv_link *l);
+
+/* The value's bytes will come on this link, in DATA frames from the first to
+ * the last byte. 0, or -ECONNRESET when the link is gone (no done then). */
+int kv_mover_expect(struct kv_link *l, struct kv_move *m);
+/* Sends the value in DATA frames. As above. */
+int kv_mover_push(struct kv_link *l, struct kv_move *m);
+
+/* Ends a move early; done follows (with whatever came first). A link in the
+ * middle of a frame of it is closed: there is no other way to be sure. */
+void kv_mover_cancel(struct kv_move *m);
+
+/* Adds the workers' counters. */
+void kv_mover_stats(const struct kv_mover *m, struct kv_stats_set *sum);
+
+#endif
