@@ -216,7 +216,7 @@ kv_str_escape(char *dst, size_t n, const void *bytes, size_t len)
 
 	for (i = 0; i < len; i++) {
 		k = escape_one(p[i], e);
-		if (used == total && total + k < n) {
+		if (total + k < n) {
 			memcpy(dst + used, e, k);
 			used += k;
 		}

@@ -64,6 +64,11 @@ printf_appends_text(void **state)
 	assert_int_equal(b.len, 5 + 50 * 5);
 	assert_memory_equal(b.data, "key=7 0000 0001", 15);
 	assert_string_equal((char *)b.data + b.len - 5, " 0049");
+	/* The NUL has its place even where the text ends with the room. */
+	while (b.len + 3 < b.cap)
+		assert_int_equal(kv_bytes_append(&b, "", 1), 0);
+	assert_int_equal(kv_bytes_printf(&b, "end"), 0);
+	assert_string_equal((char *)b.data + b.len - 3, "end");
 	kv_bytes_fini(&b);
 }
 

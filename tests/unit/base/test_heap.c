@@ -62,6 +62,19 @@ least_of(const struct kv_heap_node *nodes, size_t n)
 	return least;
 }
 
+static void
+check_order(const struct kv_heap *h)
+{
+	size_t i;
+
+	for (i = 0; i < h->count; i++) {
+		assert_int_equal(h->nodes[i]->pos, i + 1);
+		if (i > 0)
+			assert_true(h->nodes[(i - 1) / 2]->key <=
+				    h->nodes[i]->key);
+	}
+}
+
 /* Random additions, deletions and moves anywhere; the first stays right. */
 static void
 first_is_least_under_random_changes(void **state)
@@ -88,6 +101,7 @@ first_is_least_under_random_changes(void **state)
 			kv_heap_update(&h, n, kv_rng_below(&r, 1000));
 		}
 		assert_int_equal(h.count, present);
+		check_order(&h);
 		n = kv_heap_first(&h);
 		assert_int_equal(n ? n->key : UINT64_MAX,
 				 least_of(nodes, KV_ARRAY_LEN(nodes)));

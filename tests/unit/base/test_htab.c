@@ -11,7 +11,7 @@
 
 /*
  * The model is the array itself: item i has key i, and says whether it is in
- * the table. Hashes come from the key; few_hashes makes many items share one.
+ * the table. hash_mask makes items share hashes, hash_ones buckets.
  */
 struct item {
 	struct kv_htab_node node;
@@ -29,11 +29,12 @@ static struct item items[N];
 static struct kv_htab table;
 static struct kv_rng rng;
 static uint64_t hash_mask;
+static uint64_t hash_ones;
 
 static uint64_t
 hash_of(uint32_t key)
 {
-	return (key + 1) * 0x9e3779b97f4a7c15u >> 13 & hash_mask;
+	return ((key + 1) * 0x9e3779b97f4a7c15u >> 13 & hash_mask) | hash_ones;
 }
 
 static void
@@ -47,6 +48,7 @@ set_up(uint64_t seed, uint64_t mask)
 	kv_rng_seed(&rng, seed);
 	kv_htab_init(&table);
 	hash_mask = mask;
+	hash_ones = 0;
 }
 
 static struct item *
@@ -306,6 +308,31 @@ walk_may_delete_what_it_sees(void **state)
 	}
 }
 
+/* All in bucket 1000 + 4096, the upper half of a pair: when it has been walked
+ * and emptied, the table has shrunk and the lower half is gone too. */
+static void
+walk_may_empty_its_bucket(void **state)
+{
+	struct purge p = { .one_in = UINT32_MAX };
+	uint64_t cursor = 0;
+	uint32_t i;
+
+	(void)state;
+	set_up(5, ~0x1fffull);
+	hash_ones = 1000 + 4096;
+	for (i = 0; i < 6000; i++)
+		toggle(&items[i]);
+	assert_in_range(table.buckets, 1000 + 4096 + 1, 6000);
+	do
+		cursor = kv_htab_scan(&table, cursor, 100, purge_some, &p);
+	while (cursor);
+	/* Item 0 is the one that is kept. */
+	assert_int_equal(kv_htab_count(&table), 1);
+	assert_int_equal(table.buckets, KV_HTAB_BUCKETS_MIN);
+	check_all(6000);
+	kv_htab_fini(&table);
+}
+
 static void
 any_cursor_is_safe(void **state)
 {
@@ -370,6 +397,7 @@ main(void)
 		cmocka_unit_test(quiet_walk_sees_each_once),
 		cmocka_unit_test(walk_survives_resizes),
 		cmocka_unit_test(walk_may_delete_what_it_sees),
+		cmocka_unit_test(walk_may_empty_its_bucket),
 		cmocka_unit_test(any_cursor_is_safe),
 	};
 

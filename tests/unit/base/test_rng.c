@@ -41,19 +41,27 @@ below_is_uniform(void **state)
 		assert_int_equal(kv_rng_below(&r, 1), 0);
 }
 
-/* Plain multiplication or modulo would give the low third two of three. */
+/*
+ * Modulo would give the low third of the values half of the draws, plain
+ * multiplication the multiples of three.
+ */
 static void
 below_has_no_bias_for_large_bounds(void **state)
 {
 	const uint64_t n = 3ull << 62;
-	unsigned low = 0, i;
+	unsigned low = 0, thirds = 0, i;
+	uint64_t v;
 	struct kv_rng r;
 
 	(void)state;
 	kv_rng_seed(&r, 8);
-	for (i = 0; i < 90000; i++)
-		low += kv_rng_below(&r, n) < 1ull << 62;
+	for (i = 0; i < 90000; i++) {
+		v = kv_rng_below(&r, n);
+		low += v < 1ull << 62;
+		thirds += v % 3 == 0;
+	}
 	assert_in_range(low, 29200, 30800);
+	assert_in_range(thirds, 29200, 30800);
 }
 
 static void
