@@ -1,0 +1,379 @@
+#include "cli/opts.h"
+
+#include <argp.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/limits.h"
+#include "base/log.h"
+#include "base/sockpath.h"
+#include "base/str.h"
+#include "kvpool.h"
+
+enum {
+	OPT_TIMEOUT = 0x1000,
+	OPT_JSON,
+	OPT_CONFIG,
+	OPT_VERBOSE,
+	OPT_KEY, /* the first key of the configuration; the others follow */
+	OPTIONS_MAX = KV_CONF_KEYS + 5,
+	HOST_BYTES_MAX = 253,
+};
+
+/* What the parsers share while kv_opts_parse runs. */
+struct run {
+	struct kv_opts *opts;
+	const struct kv_opts_program *program;
+	int letters[128]; /* what the letter of a key stands for, 0: none */
+	unsigned verbose;
+};
+
+static bool
+is_tool(const struct run *r)
+{
+	return r->program->who == KV_CONF_TOOL;
+}
+
+static void
+keep_std_fds(void)
+{
+	/* Closed stays closed for whoever reads or writes: EBADF. */
+	static const int flags[] = { O_WRONLY, O_RDONLY, O_RDONLY };
+
+	for (int fd = 0; fd < 3; fd++)
+		if (fcntl(fd, F_GETFD) < 0 &&
+		    open("/dev/null", flags[fd]) != fd)
+			exit(EX_OSERR);
+}
+
+static void
+print_version(FILE *stream, struct argp_state *state)
+{
+	fprintf(stream, "%s (kvpool) %s\n", state->name, KVPOOL_VERSION);
+}
+
+KV_PRINTF(2, 3)
+static void
+usage_error(const struct argp_state *state, const char *fmt, ...)
+{
+	char text[2 * KV_CONF_TEXT_SIZE];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	argp_failure(state, EX_USAGE, 0, "%s", text);
+}
+
+uint64_t
+kv_opts_number(const struct argp_state *state, const char *option,
+	       const char *arg, uint64_t min, uint64_t max)
+{
+	uint64_t v = 0;
+
+	if (kv_str_u64(arg, min, max, &v) < 0)
+		usage_error(state,
+			    "%s: '%s' is no number from %" PRIu64
+			    " to %" PRIu64,
+			    option, arg, min, max);
+	return v;
+}
+
+uint64_t
+kv_opts_size(const struct argp_state *state, const char *option,
+	     const char *arg, uint64_t min, uint64_t max)
+{
+	char low[16], high[16];
+	uint64_t v = 0;
+	int rc = kv_str_size(arg, &v);
+
+	if (rc == -EINVAL)
+		usage_error(state, "%s: '%s' is no size such as 512MB or 1.5GB",
+			    option, arg);
+	else if (rc < 0 || v < min || v > max)
+		usage_error(state, "%s: '%s' is not from %s to %s", option, arg,
+			    kv_str_size_format(low, sizeof(low), min),
+			    kv_str_size_format(high, sizeof(high), max));
+	return v;
+}
+
+uint64_t
+kv_opts_time(const struct argp_state *state, const char *option,
+	     const char *arg, uint64_t min_ns, uint64_t max_ns)
+{
+	uint64_t v = 0;
+	int rc = kv_str_duration(arg, &v);
+
+	if (rc == -EINVAL)
+		usage_error(state,
+			    "%s: '%s' is no duration such as 10s or 500ms",
+			    option, arg);
+	else if (rc < 0 || v < min_ns || v > max_ns)
+		usage_error(state, "%s: '%s' is too %s", option, arg,
+			    rc < 0 || v > max_ns ? "long" : "short");
+	return v;
+}
+
+static int
+refuse_addr(const char *addr, size_t n, const char *why, char *err, size_t size)
+{
+	snprintf(err, size, "'%.*s': %s", (int)n, addr, why);
+	return -EINVAL;
+}
+
+static int
+check_addr(const char *addr, size_t n, char *err, size_t size)
+{
+	static const char alnum[] = "abcdefghijklmnopqrstuvwxyz"
+				    "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
+	char text[HOST_BYTES_MAX + 16], *host = text, *port = NULL, *close;
+	uint64_t number;
+
+	if (n >= sizeof(text))
+		return refuse_addr(addr, 32, "too long", err, size);
+	memcpy(text, addr, n);
+	text[n] = '\0';
+	if (text[0] == '[') {
+		host = text + 1;
+		close = strchr(host, ']');
+		if (!close || (close[1] && close[1] != ':'))
+			return refuse_addr(addr, n, "expected [IPV6]:PORT", err,
+					   size);
+		port = close[1] ? close + 2 : NULL;
+		*close = '\0';
+	} else if (strchr(text, ':') == strrchr(text, ':')) {
+		port = strchr(text, ':');
+		if (port)
+			*port++ = '\0';
+	}
+	if (!*host)
+		return refuse_addr(addr, n, "no host", err, size);
+	host += strspn(host, alnum);
+	while (*host && strchr(".-_:%", *host))
+		host += 1 + strspn(host + 1, alnum);
+	if (*host)
+		return refuse_addr(addr, n, "no host name or address", err,
+				   size);
+	if (port && kv_str_u64(port, 1, UINT16_MAX, &number) < 0)
+		return refuse_addr(addr, n, "the port is not from 1 to 65535",
+				   err, size);
+	return 0;
+}
+
+int
+kv_opts_check_addrs(const char *list, char *err, size_t size)
+{
+	size_t n;
+	int rc;
+
+	do {
+		n = strcspn(list, ",");
+		rc = check_addr(list, n, err, size);
+		if (rc < 0)
+			return rc;
+		list += n;
+	} while (*list++);
+	return 0;
+}
+
+static void
+set_key(const struct run *r, enum kv_conf_number number, const char *arg,
+	const struct argp_state *state)
+{
+	char err[2 * KV_CONF_TEXT_SIZE];
+
+	if (number == KV_CONF_MASTER_SERVER_ADDRESS &&
+	    kv_opts_check_addrs(arg, err, sizeof(err)) < 0)
+		usage_error(state, "--master: %s", err);
+	if (number == KV_CONF_SOCKET && strlen(arg) > KV_SOCKPATH_BYTES_MAX)
+		usage_error(state, "--socket: longer than %d bytes",
+			    KV_SOCKPATH_BYTES_MAX);
+	if (kv_conf_set(&r->opts->conf, number, arg, err, sizeof(err)) < 0)
+		usage_error(state, "%s", err);
+}
+
+static error_t
+parse_common(int key, char *arg, struct argp_state *state)
+{
+	struct run *r = state->input;
+	uint64_t ns;
+
+	if (key > 0 && key < (int)KV_ARRAY_LEN(r->letters) && r->letters[key])
+		key = r->letters[key];
+	if (key >= OPT_KEY && key < OPT_KEY + KV_CONF_KEYS) {
+		set_key(r, key - OPT_KEY, arg, state);
+		return 0;
+	}
+	switch (key) {
+	case OPT_TIMEOUT:
+		ns = kv_opts_time(state, "--timeout", arg, KV_NS_PER_MS,
+				  UINT32_MAX * KV_NS_PER_MS);
+		r->opts->timeout_ms = (uint32_t)(ns / KV_NS_PER_MS);
+		return 0;
+	case OPT_JSON:
+		r->opts->json = true;
+		return 0;
+	case OPT_CONFIG:
+		r->opts->config = arg;
+		return 0;
+	case 'v':
+		r->verbose++;
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+/* Hands each child its input; the program's own is the first. */
+static error_t
+parse_top(int key, char *arg, struct argp_state *state)
+{
+	struct run *r = state->input;
+
+	(void)arg;
+	if (key != ARGP_KEY_INIT)
+		return ARGP_ERR_UNKNOWN;
+	state->child_inputs[0] = r->program->input;
+	state->child_inputs[1] = r;
+	return 0;
+}
+
+/* Fills OPTIONS, of OPTIONS_MAX, and the letters of the keys. */
+static void
+list_options(struct run *r, struct argp_option *options)
+{
+	const struct argp_option verbose = {
+		.name = "verbose",
+		.key = 'v',
+		.doc = "say more about what is done; may be repeated",
+	};
+	const struct argp_option tool[] = {
+		{ .name = "timeout",
+		  .key = OPT_TIMEOUT,
+		  .arg = "TIME",
+		  .doc = "give up after so long" },
+		{ .name = "json",
+		  .key = OPT_JSON,
+		  .doc = "write JSON instead of text" },
+	};
+	const struct argp_option config = {
+		.name = "config",
+		.key = OPT_CONFIG,
+		.arg = "FILE",
+		.doc = "mooncake_config.json instead of $MOONCAKE_CONFIG_PATH",
+	};
+	size_t n = 0;
+
+	for (unsigned i = 0; i < KV_CONF_KEYS; i++) {
+		const struct kv_conf_key *key = kv_conf_key(i);
+
+		if (!(key->who & r->program->who))
+			continue;
+		if (key->letter)
+			r->letters[(unsigned char)key->letter] =
+				OPT_KEY + (int)i;
+		options[n++] = (struct argp_option){
+			.name = key->option,
+			.key = key->letter ? key->letter : OPT_KEY + (int)i,
+			.arg = key->arg,
+			.flags = key->type->is_flag ? OPTION_ARG_OPTIONAL : 0,
+			.doc = key->help,
+		};
+	}
+	options[n++] = verbose;
+	if (is_tool(r)) {
+		options[n++] = tool[0];
+		options[n++] = tool[1];
+	} else {
+		options[n++] = config;
+	}
+	options[n] = (struct argp_option){ 0 };
+}
+
+void
+kv_opts_parse(struct kv_opts *o, const struct kv_opts_program *program,
+	      int argc, char **argv)
+{
+	struct run r = { .opts = o, .program = program };
+	struct argp_option options[OPTIONS_MAX];
+	struct argp common = { .options = options, .parser = parse_common };
+	struct argp own = *program->argp;
+	const struct argp_child children[] = {
+		{ .argp = &own },
+		{ .argp = &common, .header = "Common options:", .group = 1 },
+		{ 0 },
+	};
+	const struct argp top = {
+		.parser = parse_top,
+		.args_doc = own.args_doc,
+		.doc = own.doc,
+		.children = children,
+	};
+	unsigned level;
+
+	keep_std_fds();
+	memset(o, 0, sizeof(*o));
+	kv_conf_init(&o->conf);
+	list_options(&r, options);
+	own.args_doc = NULL;
+	own.doc = NULL;
+	argp_program_version_hook = print_version;
+	/* It exits by itself on every error but that of memory. */
+	if (argp_parse(&top, argc, argv, 0, NULL, &r) != 0)
+		exit(EX_OSERR);
+	level = r.verbose + (is_tool(&r) ? KV_LOG_WARN : KV_LOG_INFO);
+	kv_log_set_level(level < KV_LOG_DEBUG ? level : KV_LOG_DEBUG);
+}
+
+static void
+complain(void *arg, const char *text)
+{
+	fprintf(stderr, "%s: %s\n", (const char *)arg, text);
+}
+
+int
+kv_opts_load(struct kv_opts *o)
+{
+	const char *path = o->config ? o->config : kv_conf_env_path();
+	enum kv_conf_number master = KV_CONF_MASTER_SERVER_ADDRESS;
+	char err[2 * KV_CONF_TEXT_SIZE], why[KV_CONF_TEXT_SIZE];
+	struct kv_conf *c = &o->conf;
+
+	c->warn = complain;
+	c->warn_arg = program_invocation_short_name;
+	if ((path && kv_conf_load(path, c, err, sizeof(err)) < 0) ||
+	    kv_conf_check(c, err, sizeof(err)) < 0) {
+		complain(c->warn_arg, err);
+		return strncmp(err, "--", 2) == 0 ? EX_USAGE : EX_CONFIG;
+	}
+	if (c->source[master] == KV_CONF_FILE && *c->master_server_address &&
+	    kv_opts_check_addrs(c->master_server_address, why, sizeof(why)) <
+		    0) {
+		snprintf(err, sizeof(err), "%s: %s: %s", c->file,
+			 kv_conf_key(master)->name, why);
+		complain(c->warn_arg, err);
+		return EX_CONFIG;
+	}
+	return 0;
+}
+
+int
+kv_opts_socket(const struct kv_opts *o, char *buf, size_t n)
+{
+	size_t len = strlen(o->conf.socket);
+
+	if (!len)
+		return kv_sockpath_default(buf, n);
+	if (len > KV_SOCKPATH_BYTES_MAX || len >= n)
+		return -ENAMETOOLONG;
+	memcpy(buf, o->conf.socket, len + 1);
+	return (int)len;
+}

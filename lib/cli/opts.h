@@ -1,0 +1,77 @@
+/*
+ * The command line of every program: its own argp table, and beside it the
+ * options that all have in common and those of the configuration's keys.
+ *
+ * Of the environment only MOONCAKE_CONFIG_PATH and XDG_RUNTIME_DIR are looked
+ * at; in particular no *_PORT, which Kubernetes sets to an URL.
+ */
+#ifndef KV_CLI_OPTS_H
+#define KV_CLI_OPTS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/attr.h"
+#include "cli/conf.h"
+
+struct argp;
+struct argp_state;
+
+struct kv_opts {
+	struct kv_conf conf;
+	const char *config;  /* --config; NULL: not given */
+	uint32_t timeout_ms; /* --timeout; 0: not given */
+	bool json;           /* --json */
+};
+
+struct kv_opts_program {
+	const struct argp *argp; /* without children */
+	void *input;             /* its parser's */
+	enum kv_conf_who who;
+};
+
+/*
+ * Parses the command line. An error in it ends the program: one line (and a
+ * hint at --help if an option is unknown), exit code 64. --help, --usage and
+ * --version ("PROG (kvpool) VERSION") end it with 0.
+ *
+ * Also sees to it that descriptors 0, 1 and 2 are taken, so that no socket gets
+ * the number of a closed stdout, and sets the log level: info for daemons,
+ * warnings for tools, one more for each --verbose.
+ */
+void kv_opts_parse(struct kv_opts *o, const struct kv_opts_program *program,
+		   int argc, char **argv);
+
+/*
+ * Reads the configuration file, if --config or MOONCAKE_CONFIG_PATH names one,
+ * and checks all values. Returns 0, or the exit code after one line to stderr:
+ * 78 if the file is to blame, 64 if an option is. Unknown keys are warned of.
+ */
+KV_MUST_CHECK int kv_opts_load(struct kv_opts *o);
+
+/*
+ * The socket path: --socket, the file's, or kv_sockpath_default(). Returns its
+ * length or -ENAMETOOLONG.
+ */
+KV_MUST_CHECK int kv_opts_socket(const struct kv_opts *o, char *buf, size_t n);
+
+/*
+ * For the program's own parser: the value of OPTION (as typed, "--batch").
+ * What is no such value or out of range ends the program as above.
+ */
+uint64_t kv_opts_number(const struct argp_state *state, const char *option,
+			const char *arg, uint64_t min, uint64_t max);
+uint64_t kv_opts_size(const struct argp_state *state, const char *option,
+		      const char *arg, uint64_t min, uint64_t max);
+uint64_t kv_opts_time(const struct argp_state *state, const char *option,
+		      const char *arg, uint64_t min_ns, uint64_t max_ns);
+
+/*
+ * Whether LIST is one or several addresses separated by commas, each HOST,
+ * HOST:PORT, IPV6, [IPV6] or [IPV6]:PORT. Names are not looked up. 0, or
+ * -EINVAL with ERR in one line.
+ */
+int kv_opts_check_addrs(const char *list, char *err, size_t size);
+
+#endif
