@@ -239,7 +239,7 @@ kv_str_duration_format(char *buf, size_t n, uint64_t ns)
 	if (min < 100)
 		snprintf(buf, n, "%jum%02us", (uintmax_t)min,
 			 (unsigned)(ns / KV_NS_PER_S % 60));
-	else if (min < 48 * 60)
+	else if (min < 48ull * 60)
 		snprintf(buf, n, "%juh%02um", (uintmax_t)(min / 60),
 			 (unsigned)(min % 60));
 	else
