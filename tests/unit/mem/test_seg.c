@@ -273,7 +273,7 @@ test_huge_pages(void **state)
 
 	(void)state;
 	if (kv_seg_open(&o, &seg, err, sizeof(err))) {
-		print_message("# SKIP %s\n", err);
+		print_message("# %s\n", err);
 		skip();
 	}
 	assert_int_equal(seg->bytes, 4 * MIB);
