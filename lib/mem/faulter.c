@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
+#include "base/fault.h"
 #include "base/num.h"
 #include "mem/seg.h"
 
@@ -102,7 +103,9 @@ start_threads(struct kv_faulter *f, unsigned n)
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	for (; f->threads < n && !err; f->threads += !err)
-		err = pthread_create(&f->thread[f->threads], NULL, fault_in, f);
+		err = KV_FAULT_POINT() ? EAGAIN
+				       : pthread_create(&f->thread[f->threads],
+							NULL, fault_in, f);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	/* Fewer than wanted is slower, no failure. */
 	return f->threads ? 0 : -err;
@@ -124,7 +127,8 @@ kv_faulter_start(const struct kv_faulter_opts *o, struct kv_faulter **out)
 	assert(f->o.chunk_bytes % o->seg->page_bytes == 0);
 	f->chunks = kv_div_up_u64(o->seg->bytes, f->o.chunk_bytes);
 	f->done = calloc(f->chunks, sizeof(f->done[0]));
-	if (!f->done) {
+	if (!f->done || KV_FAULT_POINT()) {
+		free(f->done);
 		free(f);
 		return -ENOMEM;
 	}

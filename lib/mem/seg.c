@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <sys/vfs.h>
 
+#include "base/fault.h"
 #include "base/num.h"
 #include "mem/room.h"
 
@@ -33,8 +34,11 @@
 static struct kv_seg *
 seg_new(void)
 {
-	struct kv_seg *seg = calloc(1, sizeof(*seg));
+	struct kv_seg *seg;
 
+	if (KV_FAULT_POINT())
+		return NULL;
+	seg = calloc(1, sizeof(*seg));
 	if (!seg)
 		return NULL;
 	seg->fd = -1;
@@ -81,7 +85,10 @@ map(struct kv_seg *seg)
 	int prot = seg->writable ? PROT_READ | PROT_WRITE : PROT_READ;
 	size_t room = seg->bytes + HUGE_BYTES, head;
 	unsigned char *raw, *base;
+	int err;
 
+	if (KV_FAULT_POINT())
+		return -ENOMEM;
 	raw = mmap(NULL, room, PROT_NONE,
 		   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (raw == MAP_FAILED)
@@ -90,8 +97,7 @@ map(struct kv_seg *seg)
 	base = mmap(raw + head, seg->bytes, prot, MAP_SHARED | MAP_FIXED,
 		    seg->fd, 0);
 	if (base == MAP_FAILED) {
-		int err = -errno;
-
+		err = -errno;
 		munmap(raw, room);
 		return err;
 	}
