@@ -369,7 +369,9 @@ kv_seg_fd(const struct kv_seg *seg, bool writable)
 
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", seg->fd);
 	fd = open(path, (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC);
-	return fd < 0 ? -errno : fd;
+	if (fd < 0)
+		return -errno;
+	return fd;
 }
 
 /* Whether fd is what the owner says. */

@@ -105,7 +105,7 @@ child_sees(const unsigned char *p, unsigned char byte)
 	assert_true(pid >= 0);
 	if (!pid) {
 		signal(SIGSEGV, SIG_DFL);
-		_exit(*(const volatile unsigned char *)p == byte);
+		_exit(*(const volatile unsigned char *)p == byte ? 1 : 0);
 	}
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	return !WIFSIGNALED(status) && WEXITSTATUS(status);
