@@ -17,6 +17,12 @@
 #define KV_INLINE_BYTES_MAX 65536      /* value carried in a message */
 #define KV_BATCH_KEYS_MAX   4096       /* keys of one frame */
 
+/* Send queue of a connection; what lies elsewhere (payload) is not counted.
+ * Above the high mark its owner holds back until the low mark is reached. */
+#define KV_CONN_QUEUE_BYTES_HIGH (4u << 20)
+#define KV_CONN_QUEUE_BYTES_LOW  (1u << 20)
+#define KV_CONN_QUEUE_BYTES_MAX  (64u << 20)
+
 /* Cluster. */
 #define KV_NODES_MAX    1024 /* slots of a master */
 #define KV_REPLICAS_MAX 8    /* copies of one object */
@@ -40,6 +46,11 @@ _Static_assert(KV_KEY_BYTES_MAX + KV_TENANT_BYTES_MAX + KV_INLINE_BYTES_MAX <=
 	       "an inline value fits in a frame with its key");
 _Static_assert(KV_FRAME_BYTES_MAX / KV_BATCH_KEYS_MAX >= 128,
 	       "a full batch of ordinary keys fits in a frame");
+_Static_assert(KV_CONN_QUEUE_BYTES_LOW < KV_CONN_QUEUE_BYTES_HIGH,
+	       "a full queue drains");
+_Static_assert(KV_CONN_QUEUE_BYTES_HIGH + 4 * KV_FRAME_BYTES_MAX <=
+		       KV_CONN_QUEUE_BYTES_MAX,
+	       "who looks at the high mark is far from the limit");
 _Static_assert((KV_GRANULE_BYTES & (KV_GRANULE_BYTES - 1)) == 0,
 	       "granule is a power of two");
 _Static_assert(KV_REPLICAS_MAX <= KV_NODES_MAX,

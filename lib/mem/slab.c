@@ -5,7 +5,6 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
-#include "base/fault.h"
 #include "base/limits.h"
 #include "base/num.h"
 #include "mem/chunk.h"
@@ -55,7 +54,7 @@ kv_slab_new(uint64_t pool_bytes)
 	s->chunks = calloc(s->granules / KV_CHUNK_GRANULES + 1,
 			   sizeof(struct kv_chunk *));
 	s->span = kv_span_new(s->granules);
-	if (!s->chunks || !s->span || KV_FAULT_POINT()) {
+	if (!s->chunks || !s->span) {
 		kv_slab_free(s);
 		errno = ENOMEM;
 		return NULL;
@@ -178,13 +177,10 @@ chunk_top(const struct kv_slab *s)
 static struct kv_chunk *
 chunk_new(struct kv_slab *s, int *err)
 {
-	struct kv_chunk *c;
+	struct kv_chunk *c = malloc(sizeof(*c));
 	uint64_t first;
 
 	*err = -ENOMEM;
-	if (KV_FAULT_POINT())
-		return NULL;
-	c = malloc(sizeof(*c));
 	if (!c)
 		return NULL;
 	*err = kv_span_take_top(s->span, KV_CHUNK_GRANULES, &first);

@@ -5,7 +5,8 @@
  * A framed connection over a stream: cuts frames out of what arrives, checks
  * them (wire/msg.h) and hands them over; queues what is sent. Frames of a type
  * that carries a payload (DATA, XFER) have it read straight to where the owner
- * says and written straight from where it lies: no byte of it is copied here.
+ * says and written straight from where it lies; only bytes that arrived
+ * together with their frame are copied once.
  *
  * States: OPEN -> CLOSED. A connection that fails (peer gone, broken frame,
  * queue limit) closes itself and says so once, deferred, through on_close;
@@ -20,6 +21,7 @@
 #include <stdint.h>
 #include <sys/uio.h>
 
+#include "base/limits.h"
 #include "base/list.h"
 #include "wire/msg.h"
 
@@ -29,7 +31,8 @@ struct kv_stream;
 
 struct kv_conn_ops {
 	/* A whole frame; for one with a payload after the payload is in place.
-	 * msg and what it points to are valid during the call only. */
+	 * msg and what it points to are valid during the call only (also when
+	 * the connection is closed in it). */
 	void (*on_msg)(struct kv_conn *c, const struct kv_msg *msg);
 	/* A frame with msg->payload > 0 bytes to come. Writes up to `max`
 	 * pieces that add up to msg->payload exactly and returns their number;
@@ -38,8 +41,12 @@ struct kv_conn_ops {
 	 * -errno: close. NULL op: types with payload are refused (-EPROTO). */
 	int (*on_payload)(struct kv_conn *c, const struct kv_msg *msg,
 			  struct iovec *iov, int max);
-	/* It is lost (status: -errno; -ECONNRESET also for an orderly end).
-	 * All sends with a `sent` callback were called back before. */
+	/* It is lost. status: -ECONNRESET (also for an orderly end), -EPROTO
+	 * and -EPROTONOSUPPORT (what came is no frame of ours), -ENOBUFS (the
+	 * send queue is at its limit), -EMSGSIZE (a tail was too long), what
+	 * on_payload returned, another -errno of the stream. What the peer had
+	 * sent before it closed was handed over first. All sends with a `sent`
+	 * callback were called back before. */
 	void (*on_close)(struct kv_conn *c, int status);
 	/* The send queue fell below its low mark after having been above the
 	 * high mark (kv_conn_is_full). May be NULL. */
@@ -55,7 +62,7 @@ struct kv_conn *kv_conn_new(struct kv_loop *loop, struct kv_stream *s,
 
 /* Closes at once and frees. Payloads under way are not touched any more when
  * this returns; `sent` callbacks of what was queued run first, with
- * -ECANCELED. NULL is fine. */
+ * -ECANCELED (with 0 those whose bytes had left already). NULL is fine. */
 void kv_conn_close(struct kv_conn *c);
 
 /* Gives the stream back, without interest, and frees the connection: for a
@@ -70,7 +77,9 @@ void kv_conn_set_arg(struct kv_conn *c, void *arg);
 void kv_conn_set_ops(struct kv_conn *c, const struct kv_conn_ops *ops,
 		     void *arg);
 struct kv_loop *kv_conn_loop(const struct kv_conn *c);
-struct kv_stream *kv_conn_stream(const struct kv_conn *c);
+struct kv_stream *kv_conn_stream(const struct kv_conn *c); /* NULL: CLOSED */
+/* False from the moment on in which nothing can be sent any more; messages
+ * that the peer sent before may still come. */
 bool kv_conn_is_open(const struct kv_conn *c);
 
 /*
@@ -82,19 +91,20 @@ bool kv_conn_is_open(const struct kv_conn *c);
  */
 void *kv_conn_begin(struct kv_conn *c, enum kv_msg_type type, uint64_t id,
 		    uint8_t flags);
-/* Appends n uninitialised bytes to the tail. The pointer, and the one of
- * begin, are valid until the next call for this connection. NULL: as begin
- * (the frame under way is dropped). */
+/* Appends n uninitialised bytes to the tail. The pointer, and the one of begin,
+ * are valid until the next call for this connection. NULL: as begin (the frame
+ * under way is dropped); so ends a tail longer than kv_msg_tail_max(). */
 void *kv_conn_tail(struct kv_conn *c, size_t n);
 /* The body again, after tails moved it. */
 void *kv_conn_body(struct kv_conn *c);
 /* Seals the frame. It leaves with the next kv_conn_flush() or at the end of
- * the turn, whichever comes first. */
+ * the turn, whichever comes first (much of it earlier). */
 void kv_conn_end(struct kv_conn *c);
 
-/* A payload behind the frame: `iov` (copied) stays readable until `sent` was
- * called, deferred: 0 when the last byte was taken by the stream, else
- * -errno. */
+/* A payload behind the frame: `iov` (copied; up to KV_CONN_PIECES_MAX pieces,
+ * KV_PAYLOAD_MAX bytes) stays readable until `sent` was called, deferred: 0
+ * when the last byte was taken by the stream, else -errno. `sent` may be NULL
+ * for bytes that are always there. */
 struct kv_conn_sent {
 	struct kv_list link;
 	void (*fn)(struct kv_conn_sent *sent, int status);
@@ -109,17 +119,20 @@ void kv_conn_abort(struct kv_conn *c);
 /* Writes what the stream takes now, without waiting for the turn's end. */
 void kv_conn_flush(struct kv_conn *c);
 
-/* Above its high mark: hold back until on_drain. */
+/* Went above its high mark: hold back until on_drain. */
 bool kv_conn_is_full(const struct kv_conn *c);
 
-/* Stops and resumes reading (back pressure). */
+/* Stops and resumes reading (back pressure). While it is stopped no message
+ * comes and a peer that went away is noticed only by sending to it. */
 void kv_conn_pause(struct kv_conn *c, bool pause);
 
-/* One descriptor beside the next frame begun; one that came (-1: none). */
+/* One descriptor beside the next frame begun: 0 or -errno; the caller keeps
+ * its own. One that came with the frames handed over so far, or earlier than
+ * its frame (-1: none); the caller owns it. */
 int kv_conn_send_fd(struct kv_conn *c, int fd);
 int kv_conn_recv_fd(struct kv_conn *c);
 
-/* Time (ns, the loop's) when bytes last arrived. */
+/* Time (ns, the loop's) when bytes last arrived; at first, of its making. */
 uint64_t kv_conn_last_rx(const struct kv_conn *c);
 
 #endif

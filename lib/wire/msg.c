@@ -11,7 +11,6 @@
 
 enum {
 	TYPES = 256,
-	ANSWER = 128, /* types from here on are answers */
 	HEAD_SUMMED = offsetof(struct kv_header, head_sum),
 };
 
@@ -106,7 +105,7 @@ is_allowed(unsigned type, unsigned flags, uint32_t len, uint32_t payload)
 
 	if (k->body == 0 || len < k->min || len > k->max)
 		return false;
-	if (flags != 0 && (flags != KV_FLAG_MORE || type < ANSWER))
+	if (flags != 0 && (flags != KV_FLAG_MORE || !kv_msg_is_answer(type)))
 		return false;
 	return payload == 0 ||
 	       (payload <= KV_PAYLOAD_MAX && kv_msg_has_payload(type));

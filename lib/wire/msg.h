@@ -45,6 +45,13 @@ long kv_msg_parse(const void *bytes, size_t len, struct kv_msg *out,
 void kv_msg_seal(void *frame, enum kv_msg_type type, uint8_t flags, uint64_t id,
 		 size_t body_len, uint32_t payload);
 
+/* Answers, and only they, have the top bit of a byte. */
+static inline bool
+kv_msg_is_answer(unsigned type)
+{
+	return type >= 128;
+}
+
 /* These take any number; for what is no type: 0, 0, "?", false. */
 size_t kv_msg_body_bytes(unsigned type); /* of the body struct */
 size_t kv_msg_tail_max(unsigned type);
