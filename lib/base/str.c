@@ -207,6 +207,47 @@ escape_one(unsigned char c, char e[5])
 	return (size_t)snprintf(e, 5, "\\x%02x", c);
 }
 
+const char *
+kv_str_duration_format(char *buf, size_t n, uint64_t ns)
+{
+	static const struct {
+		const char *name;
+		uint64_t ns;
+		uint64_t tenths_max; /* the next unit takes over there */
+	} units[] = {
+		{ "us", KV_NS_PER_US, 10000 },
+		{ "ms", KV_NS_PER_MS, 10000 },
+		{ "s", KV_NS_PER_S, 1000 },
+	};
+	uint64_t tenths, min;
+
+	if (ns < KV_NS_PER_US) {
+		snprintf(buf, n, "%ju ns", (uintmax_t)ns);
+		return buf;
+	}
+	for (size_t i = 0; i < KV_ARRAY_LEN(units); i++) {
+		/* Round, then look: else 1 ms - 1 ns would be 1000.0 us. */
+		tenths = ns / (units[i].ns / 10) +
+			 (ns % (units[i].ns / 10) >= units[i].ns / 20);
+		if (tenths < units[i].tenths_max) {
+			snprintf(buf, n, "%ju.%ju %s", (uintmax_t)(tenths / 10),
+				 (uintmax_t)(tenths % 10), units[i].name);
+			return buf;
+		}
+	}
+	min = ns / KV_NS_PER_S / 60;
+	if (min < 100)
+		snprintf(buf, n, "%jum%02us", (uintmax_t)min,
+			 (unsigned)(ns / KV_NS_PER_S % 60));
+	else if (min < 48ull * 60)
+		snprintf(buf, n, "%juh%02um", (uintmax_t)(min / 60),
+			 (unsigned)(min % 60));
+	else
+		snprintf(buf, n, "%jud%02uh", (uintmax_t)(min / 60 / 24),
+			 (unsigned)(min / 60 % 24));
+	return buf;
+}
+
 size_t
 kv_str_escape(char *dst, size_t n, const void *bytes, size_t len)
 {

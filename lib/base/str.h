@@ -29,6 +29,9 @@ KV_MUST_CHECK int kv_str_u64(const char *s, uint64_t min, uint64_t max,
 /* For people: "512 B", "3.1 GiB". 12 bytes of buf are enough. Gives buf. */
 const char *kv_str_size_format(char *buf, size_t n, uint64_t bytes);
 
+/* For people: "850 ns", "12.5 ms", "1.0 s", "2m05s", "3h07m", "4d02h". Same. */
+const char *kv_str_duration_format(char *buf, size_t n, uint64_t ns);
+
 /*
  * Bytes as printable ASCII: \n \t \r \\ \" and \xNN for the rest. dst is
  * terminated (n > 0) and cut between escapes when too small; returns the

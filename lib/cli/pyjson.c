@@ -53,38 +53,6 @@ finish(struct text *t)
 	memcpy(t->p + t->n, "...", 4);
 }
 
-/*
- * What str.isprintable() refuses beyond ASCII: separators, format and control
- * characters, surrogates, private use. Unassigned code points are taken to be
- * printable, as they may be in the next Unicode.
- */
-static bool
-is_printable(uint32_t c)
-{
-	static const struct {
-		uint32_t first, last;
-	} not [] = {
-		{ 0x0000, 0x001f },   { 0x007f, 0x00a0 },
-		{ 0x00ad, 0x00ad },   { 0x0600, 0x0605 },
-		{ 0x061c, 0x061c },   { 0x06dd, 0x06dd },
-		{ 0x070f, 0x070f },   { 0x0890, 0x0891 },
-		{ 0x08e2, 0x08e2 },   { 0x1680, 0x1680 },
-		{ 0x180e, 0x180e },   { 0x2000, 0x200f },
-		{ 0x2028, 0x202f },   { 0x205f, 0x206f },
-		{ 0x3000, 0x3000 },   { 0xd800, 0xf8ff },
-		{ 0xfeff, 0xfeff },   { 0xfff9, 0xfffb },
-		{ 0xfffe, 0xffff },   { 0x110bd, 0x110bd },
-		{ 0x110cd, 0x110cd }, { 0x13430, 0x1343f },
-		{ 0x1bca0, 0x1bca3 }, { 0x1d173, 0x1d17a },
-		{ 0xe0001, 0xe007f }, { 0xf0000, 0x10ffff },
-	};
-
-	for (size_t i = 0; i < KV_ARRAY_LEN(not ); i++)
-		if (c >= not [i].first && c <= not [i].last)
-			return false;
-	return true;
-}
-
 static void
 repr_char(struct text *t, uint32_t c, char quote, const char *p, size_t n)
 {
@@ -98,7 +66,7 @@ repr_char(struct text *t, uint32_t c, char quote, const char *p, size_t n)
 		add(t, "\\t");
 	else if (c == '\\' || c == (uint32_t)quote)
 		add_bytes(t, (char[]){ '\\', (char)c }, 2);
-	else if (is_printable(c))
+	else if (kv_utf8_is_printable(c))
 		add_bytes(t, p, n);
 	else {
 		snprintf(buf, sizeof(buf),

@@ -2,6 +2,8 @@
 
 #include <errno.h>
 
+#include "base/attr.h"
+
 /* Length of the character that LEAD starts, 0 if it can start none. */
 static unsigned
 length(unsigned char lead)
@@ -52,5 +54,32 @@ kv_utf8_is_valid(const char *p, size_t n)
 		if (len < 0)
 			return false;
 	}
+	return true;
+}
+
+bool
+kv_utf8_is_printable(uint32_t cp)
+{
+	static const struct {
+		uint32_t first, last;
+	} hidden[] = {
+		{ 0x0000, 0x001f },   { 0x007f, 0x00a0 },
+		{ 0x00ad, 0x00ad },   { 0x0600, 0x0605 },
+		{ 0x061c, 0x061c },   { 0x06dd, 0x06dd },
+		{ 0x070f, 0x070f },   { 0x0890, 0x0891 },
+		{ 0x08e2, 0x08e2 },   { 0x1680, 0x1680 },
+		{ 0x180e, 0x180e },   { 0x2000, 0x200f },
+		{ 0x2028, 0x202f },   { 0x205f, 0x206f },
+		{ 0x3000, 0x3000 },   { 0xd800, 0xf8ff },
+		{ 0xfeff, 0xfeff },   { 0xfff9, 0xfffb },
+		{ 0xfffe, 0xffff },   { 0x110bd, 0x110bd },
+		{ 0x110cd, 0x110cd }, { 0x13430, 0x1343f },
+		{ 0x1bca0, 0x1bca3 }, { 0x1d173, 0x1d17a },
+		{ 0xe0001, 0xe007f }, { 0xf0000, 0x10ffff },
+	};
+
+	for (size_t i = 0; i < KV_ARRAY_LEN(hidden); i++)
+		if (cp >= hidden[i].first && cp <= hidden[i].last)
+			return false;
 	return true;
 }

@@ -15,4 +15,11 @@ int kv_utf8_next(const char *p, size_t n, uint32_t *cp);
 /* Whether all N bytes at P are UTF-8. NUL is a character like any other. */
 bool kv_utf8_is_valid(const char *p, size_t n);
 
+/*
+ * What Python's str.isprintable() takes: no separator but the space, no format
+ * or control character, no surrogate, nothing private. What has no meaning yet
+ * is taken to be printable, as it may be in the next Unicode.
+ */
+bool kv_utf8_is_printable(uint32_t cp);
+
 #endif

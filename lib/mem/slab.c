@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
+#include "base/fault.h"
 #include "base/limits.h"
 #include "base/num.h"
 #include "mem/chunk.h"
@@ -54,7 +55,7 @@ kv_slab_new(uint64_t pool_bytes)
 	s->chunks = calloc(s->granules / KV_CHUNK_GRANULES + 1,
 			   sizeof(struct kv_chunk *));
 	s->span = kv_span_new(s->granules);
-	if (!s->chunks || !s->span) {
+	if (!s->chunks || !s->span || KV_FAULT_POINT()) {
 		kv_slab_free(s);
 		errno = ENOMEM;
 		return NULL;
@@ -177,10 +178,13 @@ chunk_top(const struct kv_slab *s)
 static struct kv_chunk *
 chunk_new(struct kv_slab *s, int *err)
 {
-	struct kv_chunk *c = malloc(sizeof(*c));
+	struct kv_chunk *c;
 	uint64_t first;
 
 	*err = -ENOMEM;
+	if (KV_FAULT_POINT())
+		return NULL;
+	c = malloc(sizeof(*c));
 	if (!c)
 		return NULL;
 	*err = kv_span_take_top(s->span, KV_CHUNK_GRANULES, &first);

@@ -15,6 +15,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/fault.h"
+
 #define STEP_BITS   5
 #define STEPS       (1u << STEP_BITS)
 #define LEVELS      (32 - STEP_BITS + 2)
@@ -215,6 +217,8 @@ buckets_grow(struct kv_span *sp)
 	uint32_t *p;
 
 	if (sp->buckets_len == sp->buckets_cap) {
+		if (KV_FAULT_POINT())
+			return;
 		cap = sp->buckets_cap + sp->buckets_cap / 2;
 		p = realloc(sp->buckets, cap * sizeof(*p));
 		if (!p)
@@ -273,7 +277,7 @@ blocks_ensure(struct kv_span *sp, uint32_t n)
 	if (sp->unused_len + (cap - sp->blocks_len) >= n)
 		return 0;
 	cap += cap / 2 + n;
-	if (cap > BLOCKS_MAX)
+	if (cap > BLOCKS_MAX || KV_FAULT_POINT())
 		return -ENOMEM;
 	p = realloc(sp->blocks, cap * sizeof(*p));
 	if (!p)
@@ -375,7 +379,7 @@ kv_span_new(uint64_t granules)
 	sp->blocks = calloc(sp->blocks_cap, sizeof(*sp->blocks));
 	sp->buckets_cap = sp->buckets_len = BUCKETS_MIN;
 	sp->buckets = calloc(sp->buckets_cap, sizeof(*sp->buckets));
-	if (!sp->blocks || !sp->buckets) {
+	if (!sp->blocks || !sp->buckets || KV_FAULT_POINT()) {
 		kv_span_free(sp);
 		errno = ENOMEM;
 		return NULL;

@@ -14,6 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/limits.h"
 #include "store/key.h"
 
 struct kv_dir;
@@ -26,7 +27,7 @@ struct kv_dir_id {
 /* What is known of a key, as far as its owners live. */
 struct kv_dir_view {
 	struct kv_dir_id id;
-	unsigned n;			     /* live owners; 0: a miss */
+	unsigned n; /* live owners; 0: a miss */
 	uint16_t slots[KV_REPLICAS_MAX];
 };
 

@@ -38,11 +38,11 @@ enum {
 /* Read by others, written by index.c only. */
 struct kv_object {
 	struct kv_htab_node node; /* node.hash: hash.lo */
-	struct kv_list order;	  /* in one of the lists of leaving */
+	struct kv_list order;     /* in one of the lists of leaving */
 	uint64_t hash_hi;
 	uint64_t id_random; /* version: kv_put_id */
 	uint64_t size;
-	uint64_t used_ns;     /* last get, or commit; WANTED: when marked */
+	uint64_t used_ns; /* last get, or commit; WANTED: when marked */
 	union {
 		struct kv_extent one;
 		struct kv_extent *many; /* n_ext > 1 */
@@ -70,7 +70,7 @@ struct kv_index_opts {
 struct kv_index_stats {
 	uint64_t keys; /* shown */
 	uint64_t hidden;
-	uint64_t bytes;	      /* values, shown */
+	uint64_t bytes;       /* values, shown */
 	uint64_t soft_pinned; /* keys */
 	uint64_t hard_pinned;
 	uint64_t pinned_bytes; /* extents under at least one pin */

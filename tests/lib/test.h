@@ -6,7 +6,19 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include <cmocka.h>
+
+/*
+ * cmocka 1.1.5 reports a skipped test as "not ok", which prove counts as a
+ * failure. So it returns from the test, and says on stderr that it did.
+ */
+#undef skip
+#define skip()                                                                 \
+	do {                                                                   \
+		fprintf(stderr, "%s: skipped\n", __func__);                    \
+		return;                                                        \
+	} while (0)
 
 #endif

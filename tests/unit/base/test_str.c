@@ -196,6 +196,40 @@ sizes_for_people(void **state)
 }
 
 static void
+durations_for_people(void **state)
+{
+	static const struct {
+		uint64_t ns;
+		const char *text;
+	} cases[] = {
+		{ 0, "0 ns" },
+		{ 999, "999 ns" },
+		{ 1000, "1.0 us" },
+		{ 1049, "1.0 us" },
+		{ 1050, "1.1 us" },
+		{ 999949, "999.9 us" },
+		{ 999950, "1.0 ms" },
+		{ 12500000, "12.5 ms" },
+		{ 999999999, "1.0 s" },
+		{ 99949999999, "99.9 s" },
+		{ 99950000000, "1m39s" },
+		{ 125000000000, "2m05s" },
+		{ 5999999999999, "99m59s" },
+		{ 6000000000000, "1h40m" },
+		{ 172799999999999, "47h59m" },
+		{ 172800000000000, "2d00h" },
+		{ UINT64_MAX, "213503d23h" },
+	};
+	char buf[12];
+
+	(void)state;
+	for (size_t i = 0; i < KV_ARRAY_LEN(cases); i++)
+		assert_string_equal(
+			kv_str_duration_format(buf, sizeof(buf), cases[i].ns),
+			cases[i].text);
+}
+
+static void
 escapes(void **state)
 {
 	static const char bytes[] = "a\"\\\n\r\t\0\x7f\xff z";
@@ -268,6 +302,7 @@ main(void)
 		cmocka_unit_test(durations),
 		cmocka_unit_test(numbers),
 		cmocka_unit_test(sizes_for_people),
+		cmocka_unit_test(durations_for_people),
 		cmocka_unit_test(escapes),
 		cmocka_unit_test(escapes_are_cut_whole),
 		cmocka_unit_test(noise_is_refused),

@@ -74,6 +74,21 @@ test_whole_texts(void **state)
 	assert_false(kv_utf8_is_valid("ok\xff", 3));
 }
 
+static void
+test_printable(void **state)
+{
+	static const uint32_t yes[] = { ' ', '~', 0xe9, 0x4e2d, 0x1f600 };
+	static const uint32_t no[] = { 0,      '\n',    0x7f,   0x85,   0xa0,
+				       0xad,   0x200b,  0x202e, 0x2028, 0xd800,
+				       0xfeff, 0xe0001, 0xf0000 };
+
+	(void)state;
+	for (size_t i = 0; i < KV_ARRAY_LEN(yes); i++)
+		assert_true(kv_utf8_is_printable(yes[i]));
+	for (size_t i = 0; i < KV_ARRAY_LEN(no); i++)
+		assert_false(kv_utf8_is_printable(no[i]));
+}
+
 int
 main(void)
 {
@@ -81,6 +96,7 @@ main(void)
 		cmocka_unit_test(test_characters),
 		cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_whole_texts),
+		cmocka_unit_test(test_printable),
 	};
 
 	return cmocka_run_group_tests_name("cli/utf8", tests, NULL, NULL);
