@@ -23,6 +23,11 @@
 #define KV_CONN_QUEUE_BYTES_LOW  (1u << 20)
 #define KV_CONN_QUEUE_BYTES_MAX  (64u << 20)
 
+/* Network. */
+#define KV_SOCK_STALL_MS    10000 /* bytes unacknowledged: the peer is lost */
+#define KV_LOOKUPS_MAX      32    /* names being resolved in this process */
+#define KV_LOOKUP_ADDRS_MAX 16    /* addresses tried for one name */
+
 /* Cluster. */
 #define KV_NODES_MAX    1024 /* slots of a master */
 #define KV_REPLICAS_MAX 8    /* copies of one object */

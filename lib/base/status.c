@@ -103,6 +103,7 @@ from_foreign(int err)
 	case ENETDOWN:
 	case EHOSTDOWN:
 	case EADDRNOTAVAIL:
+	case ENXIO: /* a name that does not resolve */
 		return KV_EUNREACHABLE;
 	case EAGAIN:
 		return KV_EBUSY;

@@ -17,11 +17,13 @@ struct kv_listener;
 /* Who is at the other end, as the kernel says. */
 struct kv_peer {
 	bool is_unix;
-	pid_t pid;    /* unix only, else -1; as seen from here */
-	uid_t uid;    /* unix only */
-	gid_t gid;    /* unix only */
-	int pidfd;    /* unix only: refers to the process that connected; owned
-		       * by the stream; -1 where the kernel has none */
+	pid_t pid; /* unix only, else -1; as seen from here */
+	uid_t uid; /* unix only */
+	gid_t gid; /* unix only */
+	int pidfd; /* unix only: the process that connected (of a stream that
+		    * was dialled: that listens); readable when it is
+		    * gone. Owned by the stream. -1 where the kernel has
+		    * none, or the process is gone already */
 	char addr[64]; /* numeric "1.2.3.4:567", "[fe80::1]:567", "unix" */
 };
 
@@ -32,10 +34,13 @@ typedef void kv_net_connect_fn(void *arg, struct kv_stream *s, int status);
 
 struct kv_dial; /* a connection attempt under way */
 
+#define KV_NET_BOUND_BYTES 128
+
 struct kv_net {
-	/* addr: "tcp:host:port", "unix:/path" (net/addr.h). The bound address
-	 * (port 0 resolved) is written to `bound`, 128 bytes. Accepted streams
-	 * live on `loop`. NULL and *err = -errno on failure. */
+	/* addr: see net/addr.h, a port must be given. The bound address (port 0
+	 * resolved) is written to `bound`, KV_NET_BOUND_BYTES. Accepted streams
+	 * live on `loop`; fn may call unlisten. NULL and *err = -errno on
+	 * failure, which is logged. Looking a host name up may block. */
 	struct kv_listener *(*listen)(struct kv_net *net, struct kv_loop *loop,
 				      const char *addr, kv_net_accept_fn *fn,
 				      void *arg, char *bound, int *err);

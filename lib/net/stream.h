@@ -10,6 +10,7 @@
 #include <sys/types.h>
 #include <sys/uio.h>
 
+struct kv_loop;
 struct kv_stream;
 
 struct kv_stream_ops {
@@ -21,10 +22,15 @@ struct kv_stream_ops {
 	 * level triggered. */
 	int (*want)(struct kv_stream *s, uint32_t events);
 	/* Hands one descriptor over with the next bytes written (dup'ed, the
-	 * caller keeps its own); -ENOTSUP where that makes no sense. */
+	 * caller keeps its own); -EBUSY while one waits for that, -ENOTSUP
+	 * where it makes no sense. */
 	int (*send_fd)(struct kv_stream *s, int fd);
-	/* A descriptor that came with bytes read so far, or -1. Caller owns. */
+	/* A descriptor that came with bytes read so far, or -1. Caller owns.
+	 * One is kept until it is asked for; others that come are closed. */
 	int (*recv_fd)(struct kv_stream *s);
+	/* Gives it to another loop, on whose thread alone it is used from then
+	 * on. Nothing may be wanted at the time. NULL: it cannot leave. */
+	void (*move)(struct kv_stream *s, struct kv_loop *loop);
 	/* Ends it in both directions and frees it; `ready` is not called any
 	 * more. The bytes of earlier readv/writev calls are not touched after
 	 * this returns. */

@@ -1,0 +1,42 @@
+#ifndef KV_NET_UNIXSOCK_H
+#define KV_NET_UNIXSOCK_H
+
+/*
+ * The file of a listening Unix socket. Who has it holds a lock on PATH.lock
+ * until its end, so what a killed daemon left behind is known to be stale and
+ * is replaced, a live one never is, and of two that start at once one wins.
+ */
+
+#include <stddef.h>
+#include <sys/types.h>
+
+#include "base/limits.h"
+
+struct kv_unixsock {
+	int lock_fd;
+	dev_t dev; /* the file that bind made */
+	ino_t ino;
+	char path[KV_SOCKPATH_BYTES_MAX + 1];
+};
+
+/*
+ * The bound socket, not yet listening, non-blocking; or -errno, logged:
+ * -EADDRINUSE for a live one ("already running, pid N"), -EEXIST when the file
+ * is no socket. Mode 0600; with a group (not -1) its, and 0660. The folder of
+ * the default path is made if missing; another one must be there. The caller
+ * closes the descriptor, after unbind.
+ */
+int kv_unixsock_bind(struct kv_unixsock *u, const char *path, gid_t group);
+
+/* Removes the file, if it is still the one that bind made, and the lock. */
+void kv_unixsock_unbind(struct kv_unixsock *u);
+
+/*
+ * Where kvclient listens when not told otherwise: below /run for root, below
+ * XDG_RUNTIME_DIR for others, else in a folder of its own in /tmp. 0,
+ * -ENAMETOOLONG, or -EPERM when somebody else owns that folder or may write
+ * to it. n: KV_SOCKPATH_BYTES_MAX + 1.
+ */
+int kv_unixsock_default_path(char *buf, size_t n);
+
+#endif

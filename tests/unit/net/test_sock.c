@@ -1,0 +1,706 @@
+/*
+ * Listening and dialling over the real network, in a network of its own with
+ * its own /etc/hosts and name server where that is allowed (as root).
+ */
+#include "net/sock.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <net/if.h>
+#include <netinet/tcp.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/attr.h"
+#include "base/log.h"
+#include "net/addr.h"
+#include "net/lookup.h"
+
+#include "netpair.h"
+#include "test.h"
+
+enum {
+	FILES = 64,
+	STRANGERS = 200
+};
+
+static bool is_isolated;
+static char folder[] = "/tmp/kv-sock-XXXXXX";
+
+static void
+put_file(const char *path, const char *text)
+{
+	FILE *f = fopen(path, "we");
+
+	if (!f || fputs(text, f) < 0 || fclose(f) != 0)
+		abort();
+}
+
+static bool
+replace_file(const char *path, const char *text)
+{
+	char copy[64];
+
+	snprintf(copy, sizeof(copy), "%s/f", folder);
+	put_file(copy, text);
+	return !mount(copy, path, NULL, MS_BIND, NULL) && !unlink(copy);
+}
+
+static bool
+set_up_loopback(void)
+{
+	struct ifreq req = { .ifr_name = "lo", .ifr_flags = IFF_UP };
+	int fd = socket(AF_INET, SOCK_DGRAM, 0);
+	bool is_good = !ioctl(fd, SIOCSIFFLAGS, &req);
+
+	close(fd);
+	return is_good;
+}
+
+static bool
+isolate(void)
+{
+	return !unshare(CLONE_NEWNET | CLONE_NEWNS) &&
+	       !mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) &&
+	       set_up_loopback() &&
+	       replace_file("/etc/nsswitch.conf", "hosts: files dns\n") &&
+	       replace_file("/etc/hosts", "127.0.0.1 localhost\n"
+					  "127.0.0.2 two_Hosts\n"
+					  "127.0.0.3 two_Hosts\n") &&
+	       replace_file("/etc/resolv.conf",
+			    "nameserver 127.0.0.1\n"
+			    "options timeout:1 attempts:1\n");
+}
+
+static void
+needs_isolation(void)
+{
+	if (!is_isolated) {
+		print_message("# needs root and a network namespace\n");
+		skip();
+	}
+}
+
+static uint64_t
+ms_since(uint64_t start)
+{
+	struct kv_clock clock = { 0 };
+
+	return (kv_clock_now(&clock) - start) / KV_NS_PER_MS;
+}
+
+static uint64_t
+now(void)
+{
+	return ms_since(0) * KV_NS_PER_MS;
+}
+
+static int
+port_of(const char *bound)
+{
+	return atoi(strrchr(bound, ':') + 1);
+}
+
+static const char *
+with_port(const char *host, int port)
+{
+	static char text[128];
+
+	snprintf(text, sizeof(text), "%s:%d", host, port);
+	return text;
+}
+
+/* A port that nobody listens on, and the kernel hands out last. */
+static int
+closed_port(void)
+{
+	struct netpair p;
+	int port;
+
+	netpair_listen(&p, "127.0.0.1:0");
+	port = port_of(p.bound);
+	netpair_close(&p);
+	return port;
+}
+
+/* Listens, but its queue is full: more attempts hear nothing. */
+struct black_hole {
+	int fds[4];
+};
+
+static void
+black_hole_open(struct black_hole *h, const char *host, int port)
+{
+	struct sockaddr_in in = { .sin_family = AF_INET,
+				  .sin_port = htons((uint16_t)port) };
+
+	assert_int_equal(inet_pton(AF_INET, host, &in.sin_addr), 1);
+	for (int i = 0; i < 4; i++) {
+		h->fds[i] = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+		if (i > 0) {
+			(void)connect(h->fds[i], (struct sockaddr *)&in,
+				      sizeof(in));
+			continue;
+		}
+		assert_int_equal(
+			bind(h->fds[0], (struct sockaddr *)&in, sizeof(in)), 0);
+		assert_int_equal(listen(h->fds[0], 0), 0);
+	}
+}
+
+static void
+black_hole_close(struct black_hole *h)
+{
+	for (int i = 0; i < 4; i++)
+		close(h->fds[i]);
+}
+
+static void
+an_empty_host_takes_both_families(void **state)
+{
+	static const char *const any[] = { ":0", "*:0", "[::]:0" };
+	struct netpair p;
+
+	(void)state;
+	for (size_t i = 0; i < KV_ARRAY_LEN(any); i++) {
+		int port;
+
+		netpair_listen(&p, any[i]);
+		assert_memory_equal(p.bound, "[::]:", 5);
+		port = port_of(p.bound);
+		assert_int_equal(
+			netpair_dial(&p, with_port("127.0.0.1", port), 5000),
+			0);
+		NETPAIR_WAIT(&p, p.accepted == 1);
+		assert_int_equal(
+			netpair_dial(&p, with_port("[::1]", port), 5000), 0);
+		NETPAIR_WAIT(&p, p.accepted == 2);
+		netpair_close(&p);
+	}
+	netpair_open(&p, "0.0.0.0:0");
+	netpair_close(&p);
+	netpair_open(&p, "localhost:0");
+	netpair_close(&p);
+}
+
+static struct kv_listener *
+listen_again(struct netpair *p, const char *addr, int *err)
+{
+	char bound[KV_NET_BOUND_BYTES];
+
+	return p->net->listen(p->net, p->loop, addr, NULL, NULL, bound, err);
+}
+
+static void
+a_port_that_is_taken_is_refused(void **state)
+{
+	struct netpair p;
+	int err = 0;
+
+	(void)state;
+	netpair_listen(&p, "*:0");
+	assert_null(listen_again(&p, p.bound, &err));
+	assert_int_equal(err, -EADDRINUSE);
+	assert_null(listen_again(&p, with_port("127.0.0.1", port_of(p.bound)),
+				 &err));
+	assert_int_equal(err, -EADDRINUSE);
+	assert_null(listen_again(&p, "192.0.2.1:0", &err));
+	assert_int_equal(err, -EADDRNOTAVAIL);
+	assert_null(listen_again(&p, "host", &err));
+	assert_int_equal(err, -EINVAL);
+	assert_null(listen_again(&p, "rdma:host:1", &err));
+	assert_int_equal(err, -ENOTSUP);
+	netpair_close(&p);
+}
+
+static void
+a_port_can_be_used_again_at_once(void **state)
+{
+	struct netpair p;
+	char addr[KV_NET_BOUND_BYTES];
+	char c;
+
+	(void)state;
+	netpair_open(&p, "127.0.0.1:0");
+	memcpy(addr, p.bound, sizeof(addr));
+	/* Closed here first: this end is left in TIME-WAIT. */
+	netpair_close_stream(&p.far);
+	assert_int_equal(netpair_read(&p, p.near, &c, 1), 0);
+	netpair_close(&p);
+	netpair_open(&p, addr);
+	netpair_close(&p);
+}
+
+static void
+nobody_there_is_told_at_once(void **state)
+{
+	struct netpair p;
+	uint64_t start = now();
+
+	(void)state;
+	netpair_listen(&p, "127.0.0.1:0");
+	assert_int_equal(
+		netpair_dial(&p, with_port("127.0.0.1", closed_port()), 5000),
+		-ECONNREFUSED);
+	assert_int_equal(netpair_dial(&p, "unix:/nonexistent/s", 5000),
+			 -ECONNREFUSED);
+	assert_true(ms_since(start) < 4000);
+	assert_string_equal(kv_sock_error_text(-ECONNREFUSED),
+			    "nobody listens there");
+	netpair_close(&p);
+}
+
+static void
+what_is_no_address_to_dial_is_refused(void **state)
+{
+	static const char *const bad[] = { "",     "host",        ":80",
+					   "*:80", "127.0.0.1:0", "::1:80" };
+	struct netpair p;
+
+	(void)state;
+	netpair_listen(&p, "127.0.0.1:0");
+	for (size_t i = 0; i < KV_ARRAY_LEN(bad); i++)
+		assert_int_equal(netpair_dial(&p, bad[i], 5000), -EINVAL);
+	assert_int_equal(netpair_dial(&p, "rdma:host:80", 5000), -ENOTSUP);
+	netpair_close(&p);
+}
+
+static void
+a_black_hole_costs_the_deadline_and_no_more(void **state)
+{
+	int port = closed_port();
+	struct black_hole hole;
+	struct netpair p;
+	uint64_t start;
+
+	(void)state;
+	netpair_listen(&p, "127.0.0.1:0");
+	black_hole_open(&hole, "127.0.0.1", port);
+	start = now();
+	assert_int_equal(netpair_dial(&p, with_port("127.0.0.1", port), 200),
+			 -ETIMEDOUT);
+	assert_in_range(ms_since(start), 198, 2000);
+	/* A deadline that has passed. */
+	assert_int_equal(netpair_dial(&p, with_port("127.0.0.1", port), 0),
+			 -ETIMEDOUT);
+	black_hole_close(&hole);
+	netpair_close(&p);
+}
+
+static void
+must_not_be_called(void *arg, struct kv_stream *s, int status)
+{
+	(void)arg;
+	(void)s;
+	fail_msg("called with %d", status);
+}
+
+static void
+cancelled_it_is_not_called(void **state)
+{
+	int port = closed_port();
+	struct black_hole hole;
+	struct netpair p;
+	const char *addrs[3];
+	char hole_addr[64];
+
+	(void)state;
+	netpair_listen(&p, "127.0.0.1:0");
+	black_hole_open(&hole, "127.0.0.1", port);
+	snprintf(hole_addr, sizeof(hole_addr), "127.0.0.1:%d", port);
+	addrs[0] = p.bound; /* good */
+	addrs[1] = hole_addr;
+	addrs[2] = "bad";
+	for (int turns = 0; turns < 2; turns++) {
+		for (size_t i = 0; i < KV_ARRAY_LEN(addrs); i++) {
+			uint64_t at = kv_loop_refresh(p.loop) + KV_NS_PER_MS;
+			struct kv_dial *d =
+				p.net->connect(p.net, p.loop, addrs[i], at,
+					       must_not_be_called, NULL);
+
+			assert_non_null(d);
+			p.net->cancel(p.net, d);
+			assert_true(kv_loop_turn(p.loop, at + KV_NS_PER_MS) >=
+				    0);
+		}
+	}
+	black_hole_close(&hole);
+	netpair_close(&p);
+}
+
+static void
+first_and_second_address(const char *name, char *first, char *second)
+{
+	struct kv_lookup_result r;
+	struct kv_addr a;
+	char err[KV_ADDR_ERROR_BYTES];
+
+	assert_int_equal(kv_addr_parse(name, 1, &a, err, sizeof(err)), 0);
+	assert_int_equal(kv_lookup_now(&a, &r), 0);
+	assert_int_equal(r.n, 2);
+	kv_lookup_name(&r.addrs[0], &a);
+	strcpy(first, a.name);
+	kv_lookup_name(&r.addrs[1], &a);
+	strcpy(second, a.name);
+}
+
+static void
+all_addresses_of_a_name_are_tried(void **state)
+{
+	char first[64], second[64], addr[80];
+	struct black_hole hole;
+	struct netpair p;
+	uint64_t start;
+	int port;
+
+	(void)state;
+	needs_isolation();
+	first_and_second_address("two_Hosts", first, second);
+	snprintf(addr, sizeof(addr), "%s:0", second);
+	netpair_listen(&p, addr);
+	port = port_of(p.bound);
+	/* Refused by the first one. */
+	assert_int_equal(netpair_dial(&p, with_port("TWO_hosts", port), 5000),
+			 0);
+	NETPAIR_WAIT(&p, p.accepted == 1);
+	/* Not a word from the first one: half of the time is left. */
+	black_hole_open(&hole, first, port);
+	start = now();
+	assert_int_equal(netpair_dial(&p, with_port("two_Hosts", port), 600),
+			 0);
+	assert_in_range(ms_since(start), 250, 599);
+	NETPAIR_WAIT(&p, p.accepted == 2);
+	netpair_close_stream(&p.far);
+	p.net->unlisten(p.net, p.listener);
+	p.listener = listen_again(&p, "127.0.0.1:0", &port);
+	port = port_of(p.bound);
+	start = now();
+	assert_int_equal(netpair_dial(&p, with_port("two_Hosts", port), 400),
+			 -ECONNREFUSED);
+	assert_in_range(ms_since(start), 150, 399);
+	black_hole_close(&hole);
+	netpair_close(&p);
+}
+
+static void
+a_name_that_does_not_resolve_is_told(void **state)
+{
+	struct netpair p;
+	int err = 0;
+
+	(void)state;
+	needs_isolation();
+	netpair_listen(&p, "127.0.0.1:0");
+	assert_int_equal(netpair_dial(&p, "no_such.Host.:1", 5000), -ENXIO);
+	assert_string_equal(kv_sock_error_text(-ENXIO),
+			    "the name does not resolve");
+	assert_null(listen_again(&p, "no_such.Host.:1", &err));
+	assert_int_equal(err, -ENXIO);
+	netpair_close(&p);
+}
+
+static int
+count_threads(void)
+{
+	char text[64];
+	int n = 0;
+	FILE *f = fopen("/proc/self/status", "re");
+
+	assert_non_null(f);
+	while (fgets(text, sizeof(text), f))
+		if (sscanf(text, "Threads: %d", &n) == 1)
+			break;
+	fclose(f);
+	return n;
+}
+
+static void
+count_timeouts(void *arg, struct kv_stream *s, int status)
+{
+	assert_null(s);
+	assert_int_equal(status, -ETIMEDOUT);
+	++*(int *)arg;
+}
+
+/* A name server that never answers: a look-up takes a second or more. */
+static void
+a_slow_name_server_holds_nobody_up(void **state)
+{
+	struct sockaddr_in in = { .sin_family = AF_INET,
+				  .sin_port = htons(53),
+				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	int silent = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	struct kv_dial *cancelled;
+	struct netpair p;
+	uint64_t at, start = now();
+	int timeouts = 0;
+
+	(void)state;
+	needs_isolation();
+	assert_int_equal(bind(silent, (struct sockaddr *)&in, sizeof(in)), 0);
+	netpair_listen(&p, "127.0.0.1:0");
+	at = kv_loop_refresh(p.loop) + 100 * KV_NS_PER_MS;
+	cancelled = p.net->connect(p.net, p.loop, "slow:1", at,
+				   must_not_be_called, NULL);
+	for (int i = 0; i < KV_LOOKUPS_MAX + 8; i++)
+		assert_non_null(p.net->connect(p.net, p.loop, "slow:1", at,
+					       count_timeouts, &timeouts));
+	p.net->cancel(p.net, cancelled);
+	assert_true(count_threads() <= KV_LOOKUPS_MAX + 3);
+	NETPAIR_WAIT(&p, timeouts == KV_LOOKUPS_MAX + 8);
+	assert_true(ms_since(start) < 900);
+	/* With all threads busy another name waits for its turn. */
+	assert_int_equal(netpair_dial(&p,
+				      with_port("localhost", port_of(p.bound)),
+				      8000),
+			 0);
+	NETPAIR_WAIT(&p, p.far);
+	close(silent);
+	netpair_close(&p);
+}
+
+static void
+nothing_connects_to_itself(void **state)
+{
+	struct netpair p;
+	char range[32];
+	int port = 23456;
+
+	(void)state;
+	needs_isolation();
+	netpair_listen(&p, "127.0.0.1:0");
+	/* The one port that the kernel may choose is the one dialled. */
+	snprintf(range, sizeof(range), "%d %d", port, port);
+	put_file("/proc/sys/net/ipv4/ip_local_port_range", range);
+	assert_int_equal(netpair_dial(&p, with_port("127.0.0.1", port), 2000),
+			 -ECONNREFUSED);
+	put_file("/proc/sys/net/ipv4/ip_local_port_range", "32768 60999");
+	netpair_close(&p);
+}
+
+static void
+tcp_gives_up_on_a_silent_peer_within_seconds(void **state)
+{
+	struct netpair p;
+	int tuned = 0;
+
+	(void)state;
+	netpair_open(&p, "127.0.0.1:0");
+	for (int fd = 0; fd < 100; fd++) {
+		socklen_t len = sizeof(int);
+		int ms = 0, alive = 0, quick = 0;
+
+		if (getsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, &len) ||
+		    getsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &alive, &len) ||
+		    getsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &quick, &len))
+			continue;
+		tuned += ms == KV_SOCK_STALL_MS && alive && quick &&
+			 (fcntl(fd, F_GETFD) & FD_CLOEXEC);
+	}
+	assert_int_equal(tuned, 2);
+	netpair_close(&p);
+}
+
+/* ---- out of descriptors ---- */
+
+struct log_counts {
+	int limits, recoveries, others;
+};
+
+static void
+count_log(void *arg, enum kv_log_level level, const char *msg)
+{
+	struct log_counts *c = arg;
+
+	(void)level;
+	if (strstr(msg, "all 64 file descriptors") && strstr(msg, "ulimit -n"))
+		c->limits++;
+	else if (strstr(msg, "new connections on"))
+		c->recoveries++;
+	else
+		c->others++;
+}
+
+/* The server under test: all that it has accepted. */
+struct crowd {
+	struct netpair *p;
+	struct kv_stream *streams[FILES];
+	int n;
+};
+
+static void
+on_crowd(void *arg, struct kv_stream *s, const struct kv_peer *peer)
+{
+	struct crowd *c = arg;
+
+	(void)peer;
+	assert_true(c->n < FILES);
+	c->streams[c->n++] = s;
+}
+
+static int
+connect_port(int port)
+{
+	struct sockaddr_in in = { .sin_family = AF_INET,
+				  .sin_port = htons((uint16_t)port),
+				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	if (connect(fd, (struct sockaddr *)&in, sizeof(in)))
+		_exit(10);
+	return fd;
+}
+
+/* Connects once, talks, then 200 times, waits, talks on the first one. */
+static _Noreturn void
+be_strangers(int port, int go)
+{
+	int fds[1 + STRANGERS];
+	char c;
+
+	for (int i = 0; i <= STRANGERS; i++)
+		fds[i] = connect_port(port);
+	if (read(go, &c, 1) != 1 || write(fds[0], "x", 1) != 1 ||
+	    read(fds[0], &c, 1) != 1)
+		_exit(11);
+	_exit(0);
+}
+
+static void
+run_for(struct netpair *p, unsigned ms)
+{
+	uint64_t end = kv_loop_refresh(p->loop) + ms * KV_NS_PER_MS;
+
+	while (kv_loop_refresh(p->loop) < end)
+		assert_true(kv_loop_turn(p->loop, end) >= 0);
+}
+
+static uint64_t
+cpu_ms(void)
+{
+	struct rusage u;
+
+	getrusage(RUSAGE_SELF, &u);
+	return (uint64_t)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) * 1000 +
+	       (uint64_t)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1000;
+}
+
+static void
+close_crowd(struct crowd *c)
+{
+	while (c->n > 0)
+		netpair_close_stream(&c->streams[--c->n]);
+}
+
+static void
+without_descriptors_it_serves_whom_it_has_and_rests(void **state)
+{
+	struct rlimit limit, low = { .rlim_cur = FILES };
+	struct log_counts logs = { 0 };
+	struct crowd crowd = { 0 };
+	struct netpair p;
+	char bound[KV_NET_BOUND_BYTES], c;
+	int go[2], err = 0, status = -1;
+	uint64_t cpu;
+	pid_t pid;
+
+	(void)state;
+	netpair_listen(&p, "127.0.0.1:0");
+	p.net->unlisten(p.net, p.listener);
+	p.listener = p.net->listen(p.net, p.loop, "127.0.0.1:0", on_crowd,
+				   &crowd, bound, &err);
+	assert_non_null(p.listener);
+	assert_int_equal(pipe2(go, O_CLOEXEC), 0);
+	pid = fork();
+	if (!pid)
+		be_strangers(port_of(bound), go[0]);
+	getrlimit(RLIMIT_NOFILE, &limit);
+	low.rlim_max = limit.rlim_max;
+	kv_log_set_sink(count_log, &logs);
+	setrlimit(RLIMIT_NOFILE, &low);
+	NETPAIR_WAIT(&p, logs.limits == 1);
+	assert_in_range(crowd.n, 20, FILES);
+	cpu = cpu_ms();
+	run_for(&p, 500);
+	assert_true(cpu_ms() - cpu < 100);
+	/* The old connection is served, all the time. */
+	assert_int_equal(write(go[1], "g", 1), 1);
+	assert_int_equal(netpair_read(&p, crowd.streams[0], &c, 1), 1);
+	assert_int_equal(netpair_write(crowd.streams[0], "y"), 1);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	assert_int_equal(logs.limits + logs.recoveries + logs.others, 1);
+	/* They go, and all is well without a restart. */
+	close_crowd(&crowd);
+	assert_int_equal(netpair_dial(&p, bound, 5000), 0);
+	NETPAIR_WAIT(&p, logs.recoveries == 1);
+	setrlimit(RLIMIT_NOFILE, &limit);
+	kv_log_set_sink(NULL, NULL);
+	assert_int_equal(logs.limits + logs.recoveries + logs.others, 2);
+	close_crowd(&crowd);
+	close(go[0]);
+	close(go[1]);
+	netpair_close(&p);
+}
+
+static int
+begin(void **state)
+{
+	static int count;
+
+	signal(SIGPIPE, SIG_DFL);
+	count = netpair_count_fds();
+	*state = &count;
+	return 0;
+}
+
+/* A look-up that nobody waits for any more ends on its own. */
+static int
+end(void **state)
+{
+	for (int i = 0; i < 500; i++) {
+		if (netpair_count_fds() == *(int *)*state)
+			return 0;
+		usleep(10000);
+	}
+	return -1;
+}
+
+int
+main(void)
+{
+#define TIGHT(t) cmocka_unit_test_setup_teardown(t, begin, end)
+	const struct CMUnitTest tests[] = {
+		TIGHT(an_empty_host_takes_both_families),
+		TIGHT(a_port_that_is_taken_is_refused),
+		TIGHT(a_port_can_be_used_again_at_once),
+		TIGHT(nobody_there_is_told_at_once),
+		TIGHT(what_is_no_address_to_dial_is_refused),
+		TIGHT(a_black_hole_costs_the_deadline_and_no_more),
+		TIGHT(cancelled_it_is_not_called),
+		TIGHT(all_addresses_of_a_name_are_tried),
+		TIGHT(a_name_that_does_not_resolve_is_told),
+		TIGHT(a_slow_name_server_holds_nobody_up),
+		TIGHT(nothing_connects_to_itself),
+		TIGHT(tcp_gives_up_on_a_silent_peer_within_seconds),
+		TIGHT(without_descriptors_it_serves_whom_it_has_and_rests),
+	};
+	int failed;
+
+	if (!mkdtemp(folder))
+		return 99;
+	is_isolated = isolate();
+	failed = cmocka_run_group_tests(tests, NULL, NULL);
+	rmdir(folder);
+	return failed;
+}
