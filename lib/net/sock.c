@@ -66,20 +66,27 @@ sock_peer(struct kv_net *net, struct kv_stream *s, struct kv_peer *out)
 	(void)kv_fdstream_peer(s, out);
 }
 
+static void
+init(struct sock_net *sn)
+{
+	sn->base = (struct kv_net){
+		.listen = sock_listen,
+		.unlisten = sock_unlisten,
+		.connect = sock_connect,
+		.cancel = sock_cancel,
+		.peer = sock_peer,
+	};
+	sn->group = (gid_t)-1;
+}
+
 struct kv_net *
 kv_sock_net_new(void)
 {
-	struct kv_net *net = calloc(1, sizeof(struct sock_net));
+	void *sn = calloc(1, sizeof(struct sock_net));
 
-	if (!net)
-		return NULL;
-	net->listen = sock_listen;
-	net->unlisten = sock_unlisten;
-	net->connect = sock_connect;
-	net->cancel = sock_cancel;
-	net->peer = sock_peer;
-	from_base(net)->group = (gid_t)-1;
-	return net;
+	if (sn)
+		init(sn);
+	return sn; /* base comes first */
 }
 
 void
