@@ -273,7 +273,9 @@ kv_loop_io_add(struct kv_loop *loop, struct kv_io *io, int fd, uint32_t events)
 	assert(io->fn);
 	assert(loop->epfd >= 0);
 	io->fd = fd;
-	if (events)
+	if (KV_FAULT_POINT())
+		err = -ENOMEM;
+	else if (events)
 		err = control(loop, io, EPOLL_CTL_ADD, events);
 	if (err)
 		return err;

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/fault.h"
 #include "base/log.h"
 
 struct kv_worker {
@@ -77,7 +78,9 @@ create_thread(struct kv_worker *w, int cpu)
 		err = pthread_attr_setaffinity_np(&attr, sizeof(cpus), &cpus);
 	}
 	if (!err)
-		err = pthread_create(&w->thread, &attr, run, w);
+		err = KV_FAULT_POINT()
+			      ? EAGAIN
+			      : pthread_create(&w->thread, &attr, run, w);
 	pthread_attr_destroy(&attr);
 	return -err;
 }
@@ -109,11 +112,13 @@ struct kv_worker *
 kv_worker_start(const char *name, int cpu,
 		int (*init)(struct kv_worker *w, void *arg), void *arg)
 {
-	struct kv_worker *w = calloc(1, sizeof(*w));
+	struct kv_worker *w = KV_FAULT_POINT() ? NULL : calloc(1, sizeof(*w));
 	int err;
 
-	if (!w)
+	if (!w) {
+		errno = ENOMEM;
 		return NULL;
+	}
 	snprintf(w->name, sizeof(w->name), "%s", name);
 	w->init = init;
 	w->arg = arg;

@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 
 #include "base/attr.h"
+#include "base/fault.h"
 #include "base/log.h"
 #include "event/loop.h"
 #include "net/fdstream.h"
@@ -265,7 +266,7 @@ struct kv_listener *
 kv_listener_new(struct kv_loop *loop, const char *addr, gid_t group,
 		kv_net_accept_fn *fn, void *arg, int *err)
 {
-	struct kv_listener *l = calloc(1, sizeof(*l));
+	struct kv_listener *l = KV_FAULT_POINT() ? NULL : calloc(1, sizeof(*l));
 
 	if (!l) {
 		*err = -ENOMEM;

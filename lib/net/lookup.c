@@ -11,6 +11,7 @@
 #include <sys/eventfd.h>
 
 #include "base/attr.h"
+#include "base/fault.h"
 #include "base/num.h"
 #include "event/loop.h"
 
@@ -181,7 +182,8 @@ start_thread(struct kv_lookup *l)
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
 	err = pthread_attr_setsigmask_np(&attr, &all);
 	if (!err)
-		err = pthread_create(&thread, &attr, run, l);
+		err = KV_FAULT_POINT() ? ENOMEM
+				       : pthread_create(&thread, &attr, run, l);
 	pthread_attr_destroy(&attr);
 	return -err;
 }
@@ -233,7 +235,7 @@ kv_lookup_start(struct kv_loop *loop, const struct kv_addr *a,
 	if (atomic_fetch_add(&under_way, 1) >= KV_LOOKUPS_MAX)
 		goto count_down;
 	err = -ENOMEM;
-	l = calloc(1, sizeof(*l));
+	l = KV_FAULT_POINT() ? NULL : calloc(1, sizeof(*l));
 	if (!l)
 		goto count_down;
 	l->refs = 2;

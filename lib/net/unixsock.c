@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/attr.h"
+#include "base/fault.h"
 #include "base/log.h"
 #include "base/str.h"
 
@@ -276,7 +277,7 @@ static int
 bind_locked(struct kv_unixsock *u, gid_t group)
 {
 	kv_auto_close int fd = -1;
-	int err = remove_stale(u->path);
+	int err = KV_FAULT_POINT() ? -EMFILE : remove_stale(u->path);
 
 	if (err)
 		return err;

@@ -26,15 +26,14 @@
 #include "net/addr.h"
 #include "net/lookup.h"
 
+#include "need.h"
 #include "netpair.h"
-#include "test.h"
 
 enum {
 	FILES = 64,
 	STRANGERS = 200
 };
 
-static bool is_isolated;
 static char folder[] = "/tmp/kv-sock-XXXXXX";
 
 static void
@@ -80,15 +79,6 @@ isolate(void)
 	       replace_file("/etc/resolv.conf",
 			    "nameserver 127.0.0.1\n"
 			    "options timeout:1 attempts:1\n");
-}
-
-static void
-needs_isolation(void)
-{
-	if (!is_isolated) {
-		print_message("# needs root and a network namespace\n");
-		skip();
-	}
 }
 
 static uint64_t
@@ -364,7 +354,6 @@ all_addresses_of_a_name_are_tried(void **state)
 	int port;
 
 	(void)state;
-	needs_isolation();
 	first_and_second_address("two_Hosts", first, second);
 	snprintf(addr, sizeof(addr), "%s:0", second);
 	netpair_listen(&p, addr);
@@ -399,7 +388,6 @@ a_name_that_does_not_resolve_is_told(void **state)
 	int err = 0;
 
 	(void)state;
-	needs_isolation();
 	netpair_listen(&p, "127.0.0.1:0");
 	assert_int_equal(netpair_dial(&p, "no_such.Host.:1", 5000), -ENXIO);
 	assert_string_equal(kv_sock_error_text(-ENXIO),
@@ -446,7 +434,6 @@ a_slow_name_server_holds_nobody_up(void **state)
 	int timeouts = 0;
 
 	(void)state;
-	needs_isolation();
 	assert_int_equal(bind(silent, (struct sockaddr *)&in, sizeof(in)), 0);
 	netpair_listen(&p, "127.0.0.1:0");
 	at = kv_loop_refresh(p.loop) + 100 * KV_NS_PER_MS;
@@ -477,7 +464,6 @@ nothing_connects_to_itself(void **state)
 	int port = 23456;
 
 	(void)state;
-	needs_isolation();
 	netpair_listen(&p, "127.0.0.1:0");
 	/* The one port that the kernel may choose is the one dialled. */
 	snprintf(range, sizeof(range), "%d %d", port, port);
@@ -680,6 +666,9 @@ int
 main(void)
 {
 #define TIGHT(t) cmocka_unit_test_setup_teardown(t, begin, end)
+#define ALONE(t) need_test(is_isolated, "root", t, begin, end)
+	const char *made = mkdtemp(folder);
+	const bool is_isolated = made && isolate() && !rmdir(folder);
 	const struct CMUnitTest tests[] = {
 		TIGHT(an_empty_host_takes_both_families),
 		TIGHT(a_port_that_is_taken_is_refused),
@@ -688,19 +677,13 @@ main(void)
 		TIGHT(what_is_no_address_to_dial_is_refused),
 		TIGHT(a_black_hole_costs_the_deadline_and_no_more),
 		TIGHT(cancelled_it_is_not_called),
-		TIGHT(all_addresses_of_a_name_are_tried),
-		TIGHT(a_name_that_does_not_resolve_is_told),
-		TIGHT(a_slow_name_server_holds_nobody_up),
-		TIGHT(nothing_connects_to_itself),
+		ALONE(all_addresses_of_a_name_are_tried),
+		ALONE(a_name_that_does_not_resolve_is_told),
+		ALONE(a_slow_name_server_holds_nobody_up),
+		ALONE(nothing_connects_to_itself),
 		TIGHT(tcp_gives_up_on_a_silent_peer_within_seconds),
 		TIGHT(without_descriptors_it_serves_whom_it_has_and_rests),
 	};
-	int failed;
 
-	if (!mkdtemp(folder))
-		return 99;
-	is_isolated = isolate();
-	failed = cmocka_run_group_tests(tests, NULL, NULL);
-	rmdir(folder);
-	return failed;
+	return cmocka_run_group_tests(tests, NULL, NULL);
 }

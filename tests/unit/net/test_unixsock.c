@@ -16,7 +16,7 @@
 #include "base/attr.h"
 #include "base/log.h"
 
-#include "test.h"
+#include "need.h"
 
 #define NO_GROUP ((gid_t)-1)
 
@@ -370,15 +370,6 @@ a_folder_that_is_missing_is_named(void **state)
 	assert_non_null(strstr(last_log, "cannot listen on /proc/s: "));
 }
 
-static void
-needs_root(void)
-{
-	if (geteuid()) {
-		print_message("# needs root\n");
-		skip();
-	}
-}
-
 /* As somebody who owns nothing here; 0, or the line that failed. */
 static int
 as_nobody(int (*fn)(void))
@@ -415,7 +406,6 @@ static void
 a_folder_that_may_not_be_written_is_told(void **state)
 {
 	(void)state;
-	needs_root();
 	assert_int_equal(chmod(folder, 0755), 0);
 	assert_int_equal(as_nobody(bind_without_permission), 0);
 }
@@ -465,7 +455,6 @@ the_default_folder_is_made_and_is_private(void **state)
 	char usual[KV_SOCKPATH_BYTES_MAX + 1];
 
 	(void)state;
-	needs_root();
 	assert_int_equal(chown(folder, NOBODY, NOBODY), 0);
 	assert_int_equal(as_nobody(use_default_of_user), 0);
 	assert_int_equal(kv_unixsock_default_path(usual, sizeof(usual)), 0);
@@ -476,6 +465,7 @@ int
 main(void)
 {
 #define CLEAN(t) cmocka_unit_test_setup_teardown(t, make_folder, remove_folder)
+#define ROOT(t)  need_test(!geteuid(), "root", t, make_folder, remove_folder)
 	const struct CMUnitTest tests[] = {
 		CLEAN(a_fresh_one_is_for_the_user_alone_and_goes_again),
 		CLEAN(a_group_is_let_in),
@@ -488,8 +478,8 @@ main(void)
 		CLEAN(a_file_that_is_no_socket_is_left_unchanged),
 		CLEAN(lengths_up_to_the_limit_work_and_none_is_cut),
 		CLEAN(a_folder_that_is_missing_is_named),
-		CLEAN(a_folder_that_may_not_be_written_is_told),
-		CLEAN(the_default_folder_is_made_and_is_private),
+		ROOT(a_folder_that_may_not_be_written_is_told),
+		ROOT(the_default_folder_is_made_and_is_private),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
