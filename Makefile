@@ -2,7 +2,7 @@
 # BUILD=release|debug|asan|tsan|fuzz|cov, lives beside the others in build/.
 # Sources are found by their place in the tree: a new file needs no line here.
 
-VERSION := $(shell sed -n 's/^.define KVPOOL_VERSION "\(.*\)"/\1/p' lib/kvpool.h)
+VERSION := $(shell sed -n 's/.* KVPOOL_VERSION "\(.*\)"/\1/p' lib/kvpool.h)
 BUILD ?= release
 O := build$(if $(filter-out release,$(BUILD)),/$(BUILD))
 V ?= 0
@@ -95,7 +95,7 @@ PROVE = env -u MAKEFLAGS -u MFLAGS BUILD=$(BUILD) KV_BIN=$O \
 	CMOCKA_MESSAGE_OUTPUT=TAP UBSAN_OPTIONS=print_stacktrace=1 \
 	$(if $(filter asan tsan,$(BUILD)),$(UNRANDOM)) prove -j$(JOBS)
 UNRANDOM = $$(setarch -R true 2>/dev/null && echo setarch -R)
-SUB = $(Q)$(MAKE) --no-print-directory \
+SUB = +$(Q)$(MAKE) --no-print-directory \
 	$(if $(findstring jobserver,$(MAKEFLAGS)),,-j$(JOBS))
 
 check:		## all tests
@@ -148,9 +148,9 @@ lint-format:
 	$(Q)clang-format-14 --dry-run --Werror $(C_FILES)
 lint-cppcheck:
 	$(Q)cppcheck -q --enable=warning,performance,portability \
+		--suppress=invalidFunctionArg --suppress=invalidFunctionArgBool \
 		--inline-suppr --library=posix --error-exitcode=1 \
-		--suppress=invalidFunctionArg -D__cppcheck__ \
-		$(KV_CPPFLAGS) -Itests/lib $(filter %.c,$(C_FILES))
+		-D__cppcheck__ $(KV_CPPFLAGS) -Itests/lib $(filter %.c,$(C_FILES))
 lint-shell:
 	$(Q)shellcheck $(SCRIPTS)
 lint-mdoc:
