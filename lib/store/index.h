@@ -8,8 +8,9 @@
  * An object is hidden after insert (readers do not find it) until shown.
  * Order of leaving: plain by recency; wanted (confirmed to somebody within the
  * exist grace) after all plain ones; soft-pinned after those; hard-pinned
- * never; pinned (being read) and hidden ones never. Eviction costs what it
- * frees: lists, no scans.
+ * never; pinned (being read) and hidden ones never. A mark that is over, and a
+ * last unpin, put an object where the ones used last are. Eviction costs what
+ * it frees: lists, no scans.
  *
  * A dropped object leaves the index at once; its extents come back when its
  * last pin goes.
@@ -20,7 +21,9 @@
 #include <stdint.h>
 
 #include "base/htab.h"
+#include "base/limits.h"
 #include "base/list.h"
+#include "base/num.h"
 #include "mem/extent.h"
 #include "store/key.h"
 
@@ -42,7 +45,8 @@ struct kv_object {
 	uint64_t hash_hi;
 	uint64_t id_random; /* version: kv_put_id */
 	uint64_t size;
-	uint64_t used_ns; /* last get, or commit; WANTED: when marked */
+	uint64_t used_ns;   /* last get, mark or commit */
+	uint64_t wanted_ns; /* last mark, while WANTED */
 	union {
 		struct kv_extent one;
 		struct kv_extent *many; /* n_ext > 1 */
@@ -79,15 +83,18 @@ struct kv_index_stats {
 	uint64_t evicted_bytes;
 };
 
-/* NULL: no memory. */
+/* NULL: no memory. The slab stays the caller's and must outlive the index. */
 struct kv_index *kv_index_new(const struct kv_index_opts *opts);
+/* Objects go, pinned and held ones too; the slab keeps their space. */
 void kv_index_free(struct kv_index *ix);
 
-/* Interns a tenant name: its number, or -ENOMEM, -ENOSPC (65,535 known). */
+/* Interns a tenant name, of at most KV_TENANT_BYTES_MAX: its number, or
+ * -ENOMEM, -ENOSPC (65,535 known). len 0 is the tenant "default", number 0. */
 int kv_index_tenant(struct kv_index *ix, const void *name, size_t len);
+/* Of an interned number; ends with a NUL. */
 const char *kv_index_tenant_name(const struct kv_index *ix, unsigned tenant,
 				 size_t *len);
-/* Its number, or -ENOENT when nothing was ever stored under it. */
+/* Its number, or -ENOENT when it was never interned. */
 int kv_index_tenant_find(const struct kv_index *ix, const void *name,
 			 size_t len);
 
@@ -98,9 +105,14 @@ struct kv_object *kv_index_find(struct kv_index *ix, struct kv_hash h,
 struct kv_object *kv_index_find_hash(struct kv_index *ix, struct kv_hash h);
 void kv_index_prefetch(const struct kv_index *ix, struct kv_hash h);
 
-/* Space for `bytes`. may_evict: objects leave for it, in order. Number of
- * extents (0 for 0 bytes), or -ENOSPC (free + evictable are fewer), or
- * -EAGAIN (only without may_evict: not enough is free). */
+/*
+ * Space for `bytes`. may_evict: objects leave for it, in order. Number of
+ * extents (0 for 0 bytes), or
+ * -ENOSPC: free + evictable bytes are fewer, and nothing left for it; or no
+ *   `max` extents hold so much, whatever leaves;
+ * -EAGAIN: not so much is free (only without may_evict);
+ * -ENOMEM.
+ */
 int kv_index_reserve(struct kv_index *ix, uint64_t bytes, bool may_evict,
 		     uint64_t now, struct kv_extent *ext, unsigned max);
 /* Gives reserved space back. */
@@ -113,7 +125,8 @@ struct kv_index_new_object {
 	const void *key;
 	size_t key_len;
 	uint64_t size;
-	const struct kv_extent *ext; /* copied; the space is the object's */
+	/* As reserved for this size. Copied; the space is the object's. */
+	const struct kv_extent *ext;
 	unsigned n_ext;
 	uint64_t id_random;
 	uint32_t id_version;
@@ -126,20 +139,31 @@ struct kv_object *kv_index_insert(struct kv_index *ix,
 				  const struct kv_index_new_object *n,
 				  uint64_t now);
 void kv_index_show(struct kv_index *ix, struct kv_object *o, uint64_t now);
-/* Out of the index; see above. The pointer is dead unless pinned or held. */
+/* Out of the index at once, see above; evicted() is not called. The pointer is
+ * dead unless pinned or held. */
 void kv_index_drop(struct kv_index *ix, struct kv_object *o);
 
-/* A reader comes and goes. pin touches recency. */
+/* A reader comes and goes. pin touches recency. The last unpin of a dropped
+ * object frees it, unless held. */
 void kv_index_pin(struct kv_index *ix, struct kv_object *o, uint64_t now);
 void kv_index_unpin(struct kv_index *ix, struct kv_object *o);
-/* Marks as wanted for the grace. */
+/* Marks as wanted for the grace, reads or not; soft-pinned ones are but
+ * touched. Nothing for a hidden or dropped object. */
 void kv_index_want(struct kv_index *ix, struct kv_object *o, uint64_t now);
 
 /* Keeps the struct (not the space) allocated across a drop. At most 255. */
 void kv_index_hold(struct kv_object *o);
 void kv_index_unhold(struct kv_index *ix, struct kv_object *o);
 
+/* o->n_ext of them; none any more once a dropped object's pins are gone. */
 const struct kv_extent *kv_index_extents(const struct kv_object *o);
+
+/* Bytes of the pool that the value takes. */
+static inline uint64_t
+kv_index_space(const struct kv_object *o)
+{
+	return kv_round_up_u64(o->size, KV_GRANULE_BYTES);
+}
 
 /* Idle time in ns of the object that would leave next; UINT64_MAX: none. */
 uint64_t kv_index_victim_idle(const struct kv_index *ix, uint64_t now);

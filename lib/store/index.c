@@ -1,0 +1,502 @@
+#include "store/index.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fault.h"
+#include "mem/slab.h"
+#include "store/evict.h"
+
+enum {
+	TENANTS_MAX = 65535,
+	/* When bytes enough are free but in too many pieces: between two tries
+	 * this part of the request leaves. */
+	TRIES = 16,
+};
+
+struct tenant {
+	struct kv_htab_node node;
+	uint16_t number;
+	uint8_t len;
+	char name[KV_TENANT_BYTES_MAX + 1];
+};
+
+struct kv_index {
+	struct kv_index_opts opts;
+	struct kv_htab objects;
+	struct kv_evict order;
+	struct kv_list gone; /* dropped, still pinned or held */
+	struct kv_htab tenants;
+	struct tenant **tenant; /* by number */
+	unsigned n_tenants;
+	struct kv_index_stats stats;
+};
+
+static struct kv_object *
+object_of(struct kv_htab_node *n)
+{
+	return KV_CONTAINER_OF(n, struct kv_object, node);
+}
+
+struct kv_index *
+kv_index_new(const struct kv_index_opts *opts)
+{
+	struct kv_index *ix = calloc(1, sizeof(*ix));
+
+	if (!ix)
+		return NULL;
+	ix->opts = *opts;
+	kv_htab_init(&ix->objects);
+	kv_htab_init(&ix->tenants);
+	kv_evict_init(&ix->order, opts->grace_ns);
+	kv_list_init(&ix->gone);
+	if (kv_index_tenant(ix, NULL, 0) < 0) {
+		kv_index_free(ix);
+		return NULL;
+	}
+	return ix;
+}
+
+static void
+object_free(struct kv_object *o)
+{
+	if (o->n_ext > 1)
+		free(o->ext.many);
+	free(o);
+}
+
+static void
+free_node(void *arg, struct kv_htab_node *n)
+{
+	struct kv_index *ix = arg;
+
+	kv_htab_del(&ix->objects, n);
+	object_free(object_of(n));
+}
+
+void
+kv_index_free(struct kv_index *ix)
+{
+	struct kv_object *o, *tmp;
+	uint64_t cursor = 0;
+	unsigned i;
+
+	if (!ix)
+		return;
+	do
+		cursor = kv_htab_scan(&ix->objects, cursor, 64, free_node, ix);
+	while (cursor);
+	KV_LIST_FOREACH_SAFE(o, tmp, &ix->gone, order)
+		object_free(o);
+	for (i = 0; i < ix->n_tenants; i++)
+		free(ix->tenant[i]);
+	free(ix->tenant);
+	kv_htab_fini(&ix->tenants);
+	kv_htab_fini(&ix->objects);
+	free(ix);
+}
+
+static void
+tenant_default(const void **name, size_t *len)
+{
+	if (*len)
+		return;
+	*name = "default";
+	*len = strlen(*name);
+}
+
+int
+kv_index_tenant_find(const struct kv_index *ix, const void *name, size_t len)
+{
+	struct kv_htab_node *n;
+	uint64_t hash;
+
+	tenant_default(&name, &len);
+	hash = kv_key_seed(name, len);
+	n = kv_htab_first(&ix->tenants, hash);
+	for (; n; n = kv_htab_next(n, hash)) {
+		struct tenant *t = KV_CONTAINER_OF(n, struct tenant, node);
+
+		if (t->len == len && memcmp(t->name, name, len) == 0)
+			return t->number;
+	}
+	return -ENOENT;
+}
+
+/* Room for one more; the array doubles. */
+static int
+tenants_grow(struct kv_index *ix)
+{
+	unsigned n = ix->n_tenants;
+	void *grown;
+
+	if (n >= TENANTS_MAX)
+		return -ENOSPC;
+	if (n & (n - 1))
+		return 0;
+	grown = KV_FAULT_POINT()
+			? NULL
+			: realloc(ix->tenant,
+				  (n ? n * 2UL : 1) * sizeof(struct tenant *));
+	if (!grown)
+		return -ENOMEM;
+	ix->tenant = grown;
+	return 0;
+}
+
+int
+kv_index_tenant(struct kv_index *ix, const void *name, size_t len)
+{
+	int rc = kv_index_tenant_find(ix, name, len);
+	struct tenant *t;
+
+	if (rc >= 0)
+		return rc;
+	tenant_default(&name, &len);
+	assert(len <= KV_TENANT_BYTES_MAX);
+	rc = tenants_grow(ix);
+	if (rc < 0)
+		return rc;
+	t = KV_FAULT_POINT() ? NULL : calloc(1, sizeof(*t));
+	if (!t)
+		return -ENOMEM;
+	rc = kv_htab_add(&ix->tenants, &t->node, kv_key_seed(name, len));
+	if (rc < 0) {
+		free(t);
+		return rc;
+	}
+	memcpy(t->name, name, len);
+	t->len = (uint8_t)len;
+	t->number = (uint16_t)ix->n_tenants;
+	ix->tenant[ix->n_tenants++] = t;
+	return t->number;
+}
+
+const char *
+kv_index_tenant_name(const struct kv_index *ix, unsigned tenant, size_t *len)
+{
+	assert(tenant < ix->n_tenants);
+	*len = ix->tenant[tenant]->len;
+	return ix->tenant[tenant]->name;
+}
+
+struct kv_object *
+kv_index_find(struct kv_index *ix, struct kv_hash h, unsigned tenant,
+	      const void *key, size_t len)
+{
+	struct kv_htab_node *n = kv_htab_first(&ix->objects, h.lo);
+
+	for (; n; n = kv_htab_next(n, h.lo)) {
+		struct kv_object *o = object_of(n);
+
+		if (o->hash_hi == h.hi && o->tenant == tenant &&
+		    o->key_len == len && memcmp(o->key, key, len) == 0)
+			return o;
+	}
+	return NULL;
+}
+
+struct kv_object *
+kv_index_find_hash(struct kv_index *ix, struct kv_hash h)
+{
+	struct kv_htab_node *n = kv_htab_first(&ix->objects, h.lo);
+
+	while (n && object_of(n)->hash_hi != h.hi)
+		n = kv_htab_next(n, h.lo);
+	return n ? object_of(n) : NULL;
+}
+
+void
+kv_index_prefetch(const struct kv_index *ix, struct kv_hash h)
+{
+	kv_htab_prefetch(&ix->objects, h.lo);
+}
+
+static struct kv_object *
+object_new(const struct kv_index_new_object *n)
+{
+	struct kv_object *o;
+
+	if (KV_FAULT_POINT())
+		return NULL;
+	o = calloc(1, sizeof(*o) + n->key_len);
+	if (!o)
+		return NULL;
+	if (n->n_ext > 1) {
+		o->ext.many = malloc(n->n_ext * sizeof(n->ext[0]));
+		if (!o->ext.many) {
+			free(o);
+			return NULL;
+		}
+		memcpy(o->ext.many, n->ext, n->n_ext * sizeof(n->ext[0]));
+	} else if (n->n_ext) {
+		o->ext.one = n->ext[0];
+	}
+	o->n_ext = (uint16_t)n->n_ext;
+	return o;
+}
+
+static bool
+space_fits(const struct kv_index_new_object *n)
+{
+	uint64_t sum = 0;
+	unsigned i;
+
+	for (i = 0; i < n->n_ext; i++)
+		sum += n->ext[i].len;
+	return sum == kv_round_up_u64(n->size, KV_GRANULE_BYTES);
+}
+
+struct kv_object *
+kv_index_insert(struct kv_index *ix, const struct kv_index_new_object *n,
+		uint64_t now)
+{
+	struct kv_object *o;
+
+	assert(n->key_len <= KV_KEY_BYTES_MAX);
+	assert(n->n_ext <= KV_EXTENTS_MAX);
+	assert(n->tenant < ix->n_tenants);
+	assert(space_fits(n));
+	o = object_new(n);
+	if (!o)
+		return NULL;
+	if (kv_htab_add(&ix->objects, &o->node, n->hash.lo) < 0) {
+		object_free(o);
+		return NULL;
+	}
+	kv_list_init(&o->order);
+	o->hash_hi = n->hash.hi;
+	o->id_random = n->id_random;
+	o->id_version = n->id_version;
+	o->size = n->size;
+	o->used_ns = now;
+	o->key_len = (uint16_t)n->key_len;
+	o->tenant = (uint16_t)n->tenant;
+	o->flags = KV_OBJ_HIDDEN |
+		   (n->flags & (KV_OBJ_SOFT_PIN | KV_OBJ_HARD_PIN));
+	memcpy(o->key, n->key, n->key_len);
+	ix->stats.hidden++;
+	return o;
+}
+
+void
+kv_index_show(struct kv_index *ix, struct kv_object *o, uint64_t now)
+{
+	assert(o->flags & KV_OBJ_HIDDEN);
+	assert(!(o->flags & KV_OBJ_GONE));
+	o->flags &= (uint8_t)~KV_OBJ_HIDDEN;
+	o->used_ns = now;
+	ix->stats.hidden--;
+	ix->stats.keys++;
+	ix->stats.bytes += o->size;
+	ix->stats.soft_pinned += (o->flags & KV_OBJ_SOFT_PIN) != 0;
+	ix->stats.hard_pinned += (o->flags & KV_OBJ_HARD_PIN) != 0;
+	kv_evict_add(&ix->order, o);
+}
+
+/* Out of everything that finds it or counts it. */
+static void
+take_out(struct kv_index *ix, struct kv_object *o)
+{
+	kv_evict_del(&ix->order, o);
+	kv_htab_del(&ix->objects, &o->node);
+	if (o->flags & KV_OBJ_HIDDEN) {
+		ix->stats.hidden--;
+	} else {
+		ix->stats.keys--;
+		ix->stats.bytes -= o->size;
+		ix->stats.soft_pinned -= (o->flags & KV_OBJ_SOFT_PIN) != 0;
+		ix->stats.hard_pinned -= (o->flags & KV_OBJ_HARD_PIN) != 0;
+	}
+	o->flags |= KV_OBJ_GONE;
+	kv_list_add_tail(&ix->gone, &o->order);
+}
+
+/* Frees what nobody needs any more of a gone object. */
+static void
+let_go(struct kv_index *ix, struct kv_object *o)
+{
+	if (o->pins)
+		return;
+	kv_slab_release(ix->opts.slab, kv_index_extents(o), o->n_ext);
+	if (o->n_ext > 1)
+		free(o->ext.many);
+	o->n_ext = 0;
+	if (o->busy)
+		return;
+	kv_list_del(&o->order);
+	free(o);
+}
+
+void
+kv_index_drop(struct kv_index *ix, struct kv_object *o)
+{
+	assert(!(o->flags & KV_OBJ_GONE));
+	take_out(ix, o);
+	if (o->pins)
+		ix->stats.zombie_bytes += kv_index_space(o);
+	let_go(ix, o);
+}
+
+void
+kv_index_pin(struct kv_index *ix, struct kv_object *o, uint64_t now)
+{
+	assert(o->pins < UINT32_MAX);
+	o->used_ns = now;
+	if (o->pins++)
+		return;
+	assert(!(o->flags & KV_OBJ_GONE));
+	kv_evict_del(&ix->order, o);
+	ix->stats.pinned_bytes += kv_index_space(o);
+}
+
+void
+kv_index_unpin(struct kv_index *ix, struct kv_object *o)
+{
+	assert(o->pins > 0);
+	if (--o->pins)
+		return;
+	ix->stats.pinned_bytes -= kv_index_space(o);
+	if (o->flags & KV_OBJ_GONE) {
+		ix->stats.zombie_bytes -= kv_index_space(o);
+		let_go(ix, o);
+	} else {
+		kv_evict_add(&ix->order, o);
+	}
+}
+
+void
+kv_index_want(struct kv_index *ix, struct kv_object *o, uint64_t now)
+{
+	kv_evict_expire(&ix->order, now);
+	if (o->flags & (KV_OBJ_HIDDEN | KV_OBJ_GONE))
+		return;
+	kv_evict_del(&ix->order, o);
+	o->used_ns = now;
+	if (!(o->flags & (KV_OBJ_SOFT_PIN | KV_OBJ_HARD_PIN))) {
+		o->flags |= KV_OBJ_WANTED;
+		o->wanted_ns = now;
+	}
+	kv_evict_add(&ix->order, o);
+}
+
+void
+kv_index_hold(struct kv_object *o)
+{
+	assert(o->busy < UINT8_MAX);
+	o->busy++;
+}
+
+void
+kv_index_unhold(struct kv_index *ix, struct kv_object *o)
+{
+	assert(o->busy > 0);
+	o->busy--;
+	if (o->flags & KV_OBJ_GONE)
+		let_go(ix, o);
+}
+
+const struct kv_extent *
+kv_index_extents(const struct kv_object *o)
+{
+	return o->n_ext > 1 ? o->ext.many : &o->ext.one;
+}
+
+static void
+evict(struct kv_index *ix, struct kv_object *o)
+{
+	ix->stats.evicted_keys++;
+	ix->stats.evicted_bytes += o->size;
+	if (ix->opts.evicted)
+		ix->opts.evicted(ix->opts.arg, o);
+	take_out(ix, o);
+	let_go(ix, o);
+}
+
+/* Until so much is free. False: nothing may leave any more. */
+static bool
+evict_until(struct kv_index *ix, uint64_t free_bytes)
+{
+	struct kv_object *o;
+
+	while (kv_slab_free_bytes(ix->opts.slab) < free_bytes) {
+		o = kv_evict_next(&ix->order);
+		if (!o)
+			return false;
+		evict(ix, o);
+	}
+	return true;
+}
+
+int
+kv_index_reserve(struct kv_index *ix, uint64_t bytes, bool may_evict,
+		 uint64_t now, struct kv_extent *ext, unsigned max)
+{
+	uint64_t need, step, room;
+	bool more = true;
+	int rc;
+
+	rc = kv_slab_alloc(ix->opts.slab, bytes, ext, max);
+	if (rc != -ENOSPC)
+		return rc;
+	room = kv_slab_free_bytes(ix->opts.slab);
+	if (bytes > room + ix->order.bytes)
+		return -ENOSPC;
+	if (!may_evict)
+		return -EAGAIN;
+	kv_evict_expire(&ix->order, now);
+	need = kv_round_up_u64(bytes, KV_GRANULE_BYTES);
+	step = kv_max_u64(need / TRIES, KV_GRANULE_BYTES);
+	while (rc == -ENOSPC && more) {
+		room = kv_slab_free_bytes(ix->opts.slab);
+		more = evict_until(ix, room < need ? need : room + step);
+		rc = kv_slab_alloc(ix->opts.slab, bytes, ext, max);
+	}
+	return rc;
+}
+
+void
+kv_index_unreserve(struct kv_index *ix, const struct kv_extent *ext, unsigned n)
+{
+	kv_slab_release(ix->opts.slab, ext, n);
+}
+
+uint64_t
+kv_index_victim_idle(const struct kv_index *ix, uint64_t now)
+{
+	const struct kv_object *o = kv_evict_next(&ix->order);
+
+	return o ? now - o->used_ns : UINT64_MAX;
+}
+
+void
+kv_index_stats(const struct kv_index *ix, struct kv_index_stats *out)
+{
+	*out = ix->stats;
+}
+
+struct scan {
+	kv_index_fn *fn;
+	void *arg;
+};
+
+static void
+scan_node(void *arg, struct kv_htab_node *n)
+{
+	const struct scan *s = arg;
+	struct kv_object *o = object_of(n);
+
+	if (!(o->flags & KV_OBJ_HIDDEN))
+		s->fn(s->arg, o);
+}
+
+uint64_t
+kv_index_scan(struct kv_index *ix, uint64_t cursor, unsigned count,
+	      kv_index_fn *fn, void *arg)
+{
+	struct scan s = { .fn = fn, .arg = arg };
+
+	return kv_htab_scan(&ix->objects, cursor, count, scan_node, &s);
+}
