@@ -507,6 +507,20 @@ kv_conn_tail(struct kv_conn *c, size_t n)
 }
 
 void *
+kv_conn_begin_tail(struct kv_conn *c, enum kv_msg_type type, uint64_t id,
+		   uint8_t flags, size_t n, void **tail)
+{
+	void *p = NULL;
+
+	if (kv_conn_begin(c, type, id, flags))
+		p = kv_conn_tail(c, n);
+	if (!p)
+		return NULL;
+	*tail = p;
+	return kv_conn_body(c);
+}
+
+void *
 kv_conn_body(struct kv_conn *c)
 {
 	assert(c->out.open > 0);

@@ -95,6 +95,9 @@ void *kv_conn_begin(struct kv_conn *c, enum kv_msg_type type, uint64_t id,
  * are valid until the next call for this connection. NULL: as begin (the frame
  * under way is dropped); so ends a tail longer than kv_msg_tail_max(). */
 void *kv_conn_tail(struct kv_conn *c, size_t n);
+/* begin and one tail: the body, and the tail in *tail. NULL: as begin. */
+void *kv_conn_begin_tail(struct kv_conn *c, enum kv_msg_type type, uint64_t id,
+			 uint8_t flags, size_t n, void **tail);
 /* The body again, after tails moved it. */
 void *kv_conn_body(struct kv_conn *c);
 /* Seals the frame. It leaves with the next kv_conn_flush() or at the end of

@@ -52,11 +52,6 @@ struct kv_net {
 				   kv_net_connect_fn *fn, void *arg);
 	/* Before fn ran: it will not. After it ran the dial is gone. */
 	void (*cancel)(struct kv_net *net, struct kv_dial *dial);
-	/* The stream, in which there is no interest (want 0), lives on `to`
-	 * from now on: called on the thread of its old loop, used on the other
-	 * one's afterwards. May be NULL where there is one loop only. */
-	int (*move)(struct kv_net *net, struct kv_stream *s,
-		    struct kv_loop *to);
 	/* The other end of an open stream. */
 	void (*peer)(struct kv_net *net, struct kv_stream *s,
 		     struct kv_peer *out);

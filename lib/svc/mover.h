@@ -28,7 +28,6 @@
 
 struct kv_link; /* a data connection */
 struct kv_mover;
-struct kv_net;
 
 struct kv_move {
 	/* Set by the owner, unchanged while under way. */
@@ -42,24 +41,24 @@ struct kv_move {
 
 	int status; /* for done: 0, -ECONNRESET, -ECANCELED */
 
-	/* The rest is the mover's. */
-	bool is_push;
-	bool is_under_way;  /* home: posted, not done */
-	bool is_cancelling; /* home: `cancel` is out */
-	bool is_parked;     /* worker: in one of its lists */
-	bool is_sending;    /* worker: push: a frame of it is queued */
+	/* The rest is the mover's. Home: */
 	struct kv_link *link;
-	uint64_t moved; /* worker */
+	bool is_out;        /* `mail` is with the worker */
+	bool is_cancelling; /* `cancel` is */
+	struct kv_mail mail;
+	struct kv_mail cancel;
+	/* The worker's: */
+	bool is_push;
+	bool is_parked;  /* in a list of its link */
+	bool is_sending; /* a frame of it is in the connection's queue */
 	struct kv_list list;
 	struct kv_htab_node node;
 	struct kv_conn_sent sent;
-	struct kv_mail mail;
-	struct kv_mail cancel;
+	uint64_t moved;
 };
 
 struct kv_mover_opts {
 	struct kv_loop *loop; /* home */
-	struct kv_net *net;
 	unsigned workers;
 	void *pool;
 	/* A data connection is gone, by itself or by kv_mover_close(); all of
@@ -70,7 +69,8 @@ struct kv_mover_opts {
 /* NULL with errno set. */
 struct kv_mover *kv_mover_new(const struct kv_mover_opts *opts);
 
-/* Every link was closed and has said so. Joins the threads. NULL is fine. */
+/* Ends the threads and all links that are left: their moves are done and
+ * `closed` has run for each when it returns. NULL is fine. */
 void kv_mover_free(struct kv_mover *m);
 
 /* Takes the stream over, also on failure (NULL, errno set), and answers the

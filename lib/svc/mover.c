@@ -1,0 +1,277 @@
+#include "svc/mover.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/attr.h"
+#include "event/worker.h"
+#include "net/stream.h"
+#include "svc/moverwork.h"
+
+struct kv_mover {
+	struct kv_mover_opts opts;
+	struct kv_mbox mbox; /* home */
+	struct kv_list links;
+	unsigned n; /* workers, at least one */
+	struct kv_moverwork work[];
+};
+
+static int
+work_init(struct kv_moverwork *w, struct kv_mover *m, unsigned i)
+{
+	char name[24];
+	int rc;
+
+	w->home = &m->mbox;
+	w->pool = m->opts.pool;
+	kv_htab_init(&w->grants);
+	if (m->opts.workers == 0) {
+		w->loop = m->opts.loop;
+		w->mbox = &w->own;
+		rc = kv_mbox_init(&w->own, w->loop);
+		return rc;
+	}
+	snprintf(name, sizeof(name), "mover-%u", i);
+	w->thread = kv_worker_start(name, KV_WORKER_NO_CPU, NULL, NULL);
+	if (!w->thread)
+		return -errno;
+	w->mbox = kv_worker_mbox(w->thread);
+	w->loop = kv_worker_loop(w->thread);
+	return 0;
+}
+
+static void
+work_fini(struct kv_moverwork *w)
+{
+	if (w->thread) {
+		kv_worker_stop(w->thread);
+		kv_worker_join(w->thread);
+	} else if (w->mbox) {
+		kv_mbox_fini(&w->own);
+	}
+	kv_htab_fini(&w->grants);
+}
+
+struct kv_mover *
+kv_mover_new(const struct kv_mover_opts *opts)
+{
+	unsigned n = opts->workers ? opts->workers : 1;
+	struct kv_mover *m;
+	int rc;
+
+	m = calloc(1, sizeof(*m) + n * sizeof(m->work[0]));
+	if (!m)
+		return NULL;
+	m->opts = *opts;
+	kv_list_init(&m->links);
+	rc = kv_mbox_init(&m->mbox, opts->loop);
+	if (rc < 0)
+		goto free_mover;
+	for (; m->n < n; m->n++) {
+		rc = work_init(&m->work[m->n], m, m->n);
+		if (rc < 0)
+			goto fini_work;
+	}
+	return m;
+
+fini_work:
+	while (m->n-- > 0)
+		work_fini(&m->work[m->n]);
+	kv_mbox_fini(&m->mbox);
+free_mover:
+	free(m);
+	errno = -rc;
+	return NULL;
+}
+
+void
+kv_mover_free(struct kv_mover *m)
+{
+	struct kv_link *l;
+	unsigned i;
+
+	if (!m)
+		return;
+	KV_LIST_FOREACH(l, &m->links, list)
+		kv_mover_close(l);
+	for (i = 0; i < m->n; i++)
+		work_fini(&m->work[i]);
+	kv_mbox_fini(&m->mbox);
+	assert(kv_list_is_empty(&m->links));
+	free(m);
+}
+
+static struct kv_moverwork *
+work_choose(struct kv_mover *m)
+{
+	struct kv_moverwork *best = &m->work[0];
+	unsigned i;
+
+	for (i = 1; i < m->n; i++)
+		if (m->work[i].links < best->links)
+			best = &m->work[i];
+	return best;
+}
+
+struct kv_link *
+kv_mover_adopt(struct kv_mover *m, struct kv_stream *s,
+	       const struct kv_id *boot, uint64_t id, uint64_t token,
+	       void *owner)
+{
+	struct kv_moverwork *w = work_choose(m);
+	struct kv_link *l;
+
+	l = calloc(1, sizeof(*l));
+	if (!l) {
+		s->ops->close(s);
+		errno = ENOMEM;
+		return NULL;
+	}
+	if (w->loop != m->opts.loop)
+		s->ops->move(s, w->loop);
+	l->mover = m;
+	l->work = w;
+	l->boot = *boot;
+	l->hello = id;
+	l->token = token;
+	l->owner = owner;
+	l->stream = s;
+	kv_list_init(&l->expected);
+	kv_list_init(&l->pushes);
+	kv_list_init(&l->sending);
+	kv_list_add_tail(&m->links, &l->list);
+	w->links++;
+	l->adopt.fn = kv_moverwork_adopt;
+	kv_mbox_post(w->mbox, &l->adopt);
+	return l;
+}
+
+uint64_t
+kv_mover_token(const struct kv_link *l)
+{
+	return l->token;
+}
+
+void
+kv_mover_close(struct kv_link *l)
+{
+	if (l->is_closing || l->is_gone)
+		return;
+	l->is_closing = true;
+	l->is_close_out = true;
+	l->close.fn = kv_moverwork_close;
+	kv_mbox_post(l->work->mbox, &l->close);
+}
+
+/* The worker has nothing of it any more, and no mail is on its way. */
+static void
+link_check(struct kv_link *l)
+{
+	if (!l->is_gone || l->is_close_out || l->moves)
+		return;
+	l->mover->opts.closed(l->owner, l);
+	kv_list_del(&l->list);
+	l->work->links--;
+	free(l);
+}
+
+void
+kv_mover_link_gone(struct kv_mail *mail)
+{
+	struct kv_link *l = KV_CONTAINER_OF(mail, struct kv_link, gone);
+
+	l->is_gone = true;
+	link_check(l);
+}
+
+void
+kv_mover_link_closed(struct kv_mail *mail)
+{
+	struct kv_link *l = KV_CONTAINER_OF(mail, struct kv_link, close);
+
+	l->is_close_out = false;
+	link_check(l);
+}
+
+static int
+move_post(struct kv_link *l, struct kv_move *m, bool is_push)
+{
+	if (l->is_closing || l->is_gone)
+		return -ECONNRESET;
+	assert(m->bytes > 0);
+	m->status = 0;
+	m->is_push = is_push;
+	m->is_out = true;
+	m->is_cancelling = false;
+	m->is_parked = false;
+	m->is_sending = false;
+	m->link = l;
+	m->moved = 0;
+	kv_list_init(&m->list);
+	l->moves++;
+	m->mail.fn = kv_moverwork_take;
+	kv_mbox_post(l->work->mbox, &m->mail);
+	return 0;
+}
+
+int
+kv_mover_expect(struct kv_link *l, struct kv_move *m)
+{
+	return move_post(l, m, false);
+}
+
+int
+kv_mover_push(struct kv_link *l, struct kv_move *m)
+{
+	return move_post(l, m, true);
+}
+
+void
+kv_mover_cancel(struct kv_move *m)
+{
+	if (!m->is_out || m->is_cancelling)
+		return;
+	m->is_cancelling = true;
+	m->cancel.fn = kv_moverwork_cancel;
+	kv_mbox_post(m->link->work->mbox, &m->cancel);
+}
+
+static void
+move_check(struct kv_move *m)
+{
+	struct kv_link *l = m->link;
+
+	if (m->is_out || m->is_cancelling)
+		return;
+	m->done(m);
+	l->moves--;
+	link_check(l);
+}
+
+void
+kv_mover_move_back(struct kv_mail *mail)
+{
+	struct kv_move *m = KV_CONTAINER_OF(mail, struct kv_move, mail);
+
+	m->is_out = false;
+	move_check(m);
+}
+
+void
+kv_mover_cancel_back(struct kv_mail *mail)
+{
+	struct kv_move *m = KV_CONTAINER_OF(mail, struct kv_move, cancel);
+
+	m->is_cancelling = false;
+	move_check(m);
+}
+
+void
+kv_mover_stats(const struct kv_mover *m, struct kv_stats_set *sum)
+{
+	unsigned i;
+
+	for (i = 0; i < m->n; i++)
+		kv_stats_sum(sum, &m->work[i].stats);
+}

@@ -1,0 +1,280 @@
+#include "svc/moverwork.h"
+
+#include <errno.h>
+
+#include "base/attr.h"
+#include "base/num.h"
+#include "base/status.h"
+#include "net/stream.h"
+#include "svc/hello.h"
+#include "wire/msg.h"
+
+/* A value leaves in frames of at most so many bytes, so that the values of
+ * one connection take turns. */
+#define FRAME_BYTES_MAX (UINT64_C(16) << 20)
+
+static void
+move_return(struct kv_moverwork *w, struct kv_move *m, int status)
+{
+	m->status = status;
+	m->is_parked = false;
+	kv_list_del(&m->list);
+	if (!m->is_push)
+		kv_htab_del(&w->grants, &m->node);
+	m->mail.fn = kv_mover_move_back;
+	kv_mbox_post(w->home, &m->mail);
+}
+
+static void
+list_return(struct kv_moverwork *w, struct kv_list *list, int status)
+{
+	struct kv_move *m;
+
+	while ((m = KV_LIST_FIRST(list, struct kv_move, list)))
+		move_return(w, m, status);
+}
+
+/* After this no byte of any of its moves is touched. */
+static void
+link_end(struct kv_link *l, int status)
+{
+	struct kv_conn *c = l->conn;
+
+	if (!c)
+		return;
+	l->conn = NULL;
+	l->filling = NULL;
+	kv_conn_close(c); /* calls move_sent for what is in its queue */
+	list_return(l->work, &l->expected, status);
+	list_return(l->work, &l->pushes, status);
+	assert(kv_list_is_empty(&l->sending));
+	l->gone.fn = kv_mover_link_gone;
+	kv_mbox_post(l->work->home, &l->gone);
+}
+
+/* The ranges of the pool for bytes [m->moved, m->moved + bytes) of a value.
+ * Returns how many, at most max. */
+static int
+move_iov(const struct kv_move *m, void *pool, uint64_t bytes, struct iovec *iov,
+	 int max)
+{
+	uint64_t skip = m->skip + m->moved;
+	unsigned i;
+	int n = 0;
+
+	for (i = 0; i < m->n_ext && bytes && n < max; i++) {
+		const struct kv_extent *e = &m->ext[i];
+		uint64_t len;
+
+		if (skip >= e->len) {
+			skip -= e->len;
+			continue;
+		}
+		len = kv_min_u64(e->len - skip, bytes);
+		iov[n].iov_base = (char *)pool + e->off + skip;
+		iov[n].iov_len = len;
+		n++;
+		bytes -= len;
+		skip = 0;
+	}
+	return n;
+}
+
+static struct kv_move *
+grant_find(struct kv_moverwork *w, uint64_t ref)
+{
+	struct kv_htab_node *n = kv_htab_first(&w->grants, ref);
+
+	return n ? KV_CONTAINER_OF(n, struct kv_move, node) : NULL;
+}
+
+static int
+link_on_payload(struct kv_conn *c, const struct kv_msg *msg, struct iovec *iov,
+		int max)
+{
+	struct kv_link *l = kv_conn_arg(c);
+	const struct kv_data *d = msg->body;
+	struct kv_move *m;
+
+	if (msg->type != KV_MSG_DATA)
+		return -EPROTO;
+	m = grant_find(l->work, kv_get64(d->ref));
+	if (!m) {
+		/* The grant was told on another connection, and its mail may
+		 * be waiting behind this one's bytes. */
+		kv_mbox_drain(l->work->mbox);
+		if (!l->conn)
+			return -ECANCELED;
+		m = grant_find(l->work, kv_get64(d->ref));
+	}
+	if (!m) {
+		kv_stats_add(&l->work->stats, KV_STAT_DATA_DROPPED_BYTES,
+			     msg->payload);
+		return 0;
+	}
+	if (m->link != l || kv_get64(d->off) != m->moved ||
+	    msg->payload > m->bytes - m->moved)
+		return -EPROTO;
+	l->filling = m;
+	return move_iov(m, l->work->pool, msg->payload, iov, max);
+}
+
+static void
+link_on_msg(struct kv_conn *c, const struct kv_msg *msg)
+{
+	struct kv_link *l = kv_conn_arg(c);
+	struct kv_move *m = l->filling;
+
+	if (msg->type != KV_MSG_DATA) {
+		link_end(l, -ECONNRESET);
+		return;
+	}
+	if (!m)
+		return;
+	l->filling = NULL;
+	m->moved += msg->payload;
+	kv_stats_add(&l->work->stats, KV_STAT_DATA_RX_BYTES, msg->payload);
+	if (m->moved == m->bytes)
+		move_return(l->work, m, 0);
+}
+
+static void
+link_on_close(struct kv_conn *c, int status)
+{
+	(void)status;
+	link_end(kv_conn_arg(c), -ECONNRESET);
+}
+
+static void link_pump(struct kv_link *l);
+
+/* A frame of the value has left, or never will. */
+static void
+move_sent(struct kv_conn_sent *sent, int status)
+{
+	struct kv_move *m = KV_CONTAINER_OF(sent, struct kv_move, sent);
+	struct kv_link *l = m->link;
+
+	m->is_sending = false;
+	if (status < 0) {
+		move_return(l->work, m, -ECONNRESET);
+	} else if (m->moved == m->bytes) {
+		move_return(l->work, m, 0);
+	} else {
+		kv_list_del(&m->list);
+		kv_list_add_tail(&l->pushes, &m->list);
+	}
+	if (l->conn)
+		link_pump(l);
+}
+
+static bool
+move_send(struct kv_link *l, struct kv_move *m)
+{
+	uint64_t len = kv_min_u64(m->bytes - m->moved, FRAME_BYTES_MAX);
+	struct iovec iov[KV_CONN_PIECES_MAX];
+	struct kv_data *d;
+	int n;
+
+	_Static_assert(KV_CONN_PIECES_MAX >= KV_EXTENTS_MAX,
+		       "a value in one frame");
+	d = kv_conn_begin(l->conn, KV_MSG_DATA, 0, 0);
+	if (!d)
+		return false; /* it is closed, and will say so */
+	d->ref = kv_le64(m->ref);
+	d->off = kv_le64(m->moved);
+	d->index = kv_le32(m->index);
+	n = move_iov(m, l->work->pool, len, iov, KV_CONN_PIECES_MAX);
+	m->moved += len;
+	m->is_sending = true;
+	m->sent.fn = move_sent;
+	kv_list_del(&m->list);
+	kv_list_add_tail(&l->sending, &m->list);
+	kv_stats_add(&l->work->stats, KV_STAT_DATA_TX_BYTES, len);
+	kv_conn_end_payload(l->conn, iov, n, &m->sent);
+	return true;
+}
+
+static void
+link_pump(struct kv_link *l)
+{
+	struct kv_move *m;
+
+	while (!kv_conn_is_full(l->conn) &&
+	       (m = KV_LIST_FIRST(&l->pushes, struct kv_move, list)))
+		if (!move_send(l, m))
+			return;
+}
+
+static void
+link_on_drain(struct kv_conn *c)
+{
+	link_pump(kv_conn_arg(c));
+}
+
+static const struct kv_conn_ops link_ops = {
+	.on_msg = link_on_msg,
+	.on_payload = link_on_payload,
+	.on_close = link_on_close,
+	.on_drain = link_on_drain,
+};
+
+void
+kv_moverwork_adopt(struct kv_mail *mail)
+{
+	struct kv_link *l = KV_CONTAINER_OF(mail, struct kv_link, adopt);
+
+	l->conn = kv_conn_new(l->work->loop, l->stream, &link_ops, l);
+	l->stream = NULL;
+	if (!l->conn) {
+		l->gone.fn = kv_mover_link_gone;
+		kv_mbox_post(l->work->home, &l->gone);
+		return;
+	}
+	kv_stats_add(&l->work->stats, KV_STAT_DATA_CONNS, 1);
+	kv_hello_answer(l->conn, l->hello, KV_OK, NULL, &l->boot, l->token);
+}
+
+void
+kv_moverwork_close(struct kv_mail *mail)
+{
+	struct kv_link *l = KV_CONTAINER_OF(mail, struct kv_link, close);
+
+	link_end(l, -ECANCELED);
+	mail->fn = kv_mover_link_closed;
+	kv_mbox_post(l->work->home, mail);
+}
+
+void
+kv_moverwork_take(struct kv_mail *mail)
+{
+	struct kv_move *m = KV_CONTAINER_OF(mail, struct kv_move, mail);
+	struct kv_link *l = m->link;
+	int rc = l->conn ? 0 : -ECONNRESET;
+
+	if (rc == 0 && !m->is_push)
+		rc = kv_htab_add(&l->work->grants, &m->node, m->ref);
+	if (rc < 0) {
+		m->status = rc;
+		mail->fn = kv_mover_move_back;
+		kv_mbox_post(l->work->home, mail);
+		return;
+	}
+	m->is_parked = true;
+	kv_list_add_tail(m->is_push ? &l->pushes : &l->expected, &m->list);
+	if (m->is_push)
+		link_pump(l);
+}
+
+void
+kv_moverwork_cancel(struct kv_mail *mail)
+{
+	struct kv_move *m = KV_CONTAINER_OF(mail, struct kv_move, cancel);
+	struct kv_link *l = m->link;
+
+	if (m->is_parked && (m->is_sending || l->filling == m))
+		link_end(l, -ECANCELED);
+	else if (m->is_parked)
+		move_return(l->work, m, -ECANCELED);
+	mail->fn = kv_mover_cancel_back;
+	kv_mbox_post(l->work->home, mail);
+}

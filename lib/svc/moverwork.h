@@ -1,0 +1,68 @@
+#ifndef KV_SVC_MOVERWORK_H
+#define KV_SVC_MOVERWORK_H
+
+/*
+ * What the two sides of a mover share: mover.c runs at home, moverwork.c on the
+ * workers. Every field has one side; mail carries a link or a move across.
+ */
+
+#include "svc/mover.h"
+
+struct kv_moverwork {
+	struct kv_mbox *home; /* mail to home */
+	void *pool;
+
+	/* Home's. */
+	struct kv_worker *thread; /* NULL: home does the work */
+	struct kv_mbox own;       /* then */
+	struct kv_mbox *mbox;     /* mail to the worker */
+	unsigned links;
+
+	/* The worker's. */
+	struct kv_loop *loop;  /* constant */
+	struct kv_htab grants; /* moves expected, by ref */
+	struct kv_stats_set stats;
+};
+
+struct kv_link {
+	/* Constant. */
+	struct kv_mover *mover;
+	struct kv_moverwork *work;
+	struct kv_id boot; /* for the answer to HELLO */
+	uint64_t hello;
+	uint64_t token;
+
+	/* Home's. */
+	struct kv_list list;
+	void *owner;
+	unsigned moves;  /* not done */
+	bool is_closing; /* `close` was posted */
+	bool is_close_out;
+	bool is_gone;
+
+	/* The worker's. */
+	struct kv_stream *stream; /* until the connection is made */
+	struct kv_conn *conn;     /* NULL: gone */
+	struct kv_list expected;
+	struct kv_list pushes;   /* wait for the connection to take them */
+	struct kv_list sending;  /* a frame of each is in its queue */
+	struct kv_move *filling; /* payload is arriving for it */
+
+	struct kv_mail adopt; /* to the worker */
+	struct kv_mail close; /* there and back */
+	struct kv_mail gone;  /* home */
+};
+
+/* Mail for a worker. */
+void kv_moverwork_adopt(struct kv_mail *mail);
+void kv_moverwork_close(struct kv_mail *mail);
+void kv_moverwork_take(struct kv_mail *mail);
+void kv_moverwork_cancel(struct kv_mail *mail);
+
+/* Mail for home. */
+void kv_mover_link_gone(struct kv_mail *mail);
+void kv_mover_link_closed(struct kv_mail *mail);
+void kv_mover_move_back(struct kv_mail *mail);
+void kv_mover_cancel_back(struct kv_mail *mail);
+
+#endif
