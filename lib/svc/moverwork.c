@@ -5,8 +5,8 @@
 #include "base/attr.h"
 #include "base/num.h"
 #include "base/status.h"
+#include "net/hello.h"
 #include "net/stream.h"
-#include "svc/hello.h"
 #include "wire/msg.h"
 
 /* A value leaves in frames of at most so many bytes, so that the values of

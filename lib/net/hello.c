@@ -1,4 +1,4 @@
-#include "svc/hello.h"
+#include "net/hello.h"
 
 #include <stdio.h>
 #include <string.h>

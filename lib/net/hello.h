@@ -1,5 +1,5 @@
-#ifndef KV_SVC_HELLO_H
-#define KV_SVC_HELLO_H
+#ifndef KV_NET_HELLO_H
+#define KV_NET_HELLO_H
 
 /*
  * The handshake: HELLO of the dialling side, HELLO_R of the accepting one. What
