@@ -13,8 +13,8 @@
 #include "base/attr.h"
 #include "base/clock.h"
 #include "base/str.h"
+#include "base/utf8.h"
 #include "cli/pyjson.h"
-#include "cli/utf8.h"
 
 #define TEXT_SIZE (KV_CONFTYPE_TEXT_MAX + 1)
 

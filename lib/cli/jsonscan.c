@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/attr.h"
-#include "cli/utf8.h"
+#include "base/utf8.h"
 
 struct scan {
 	const char *p; /* next byte; where the error is after a failure */

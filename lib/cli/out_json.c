@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "cli/utf8.h"
+#include "base/utf8.h"
 
 static void
 newline(const struct kv_out *o, unsigned depth)

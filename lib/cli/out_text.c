@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/str.h"
-#include "cli/utf8.h"
+#include "base/utf8.h"
 
 /*
  * Cells that are held back until their columns' widths are known: the rows of a

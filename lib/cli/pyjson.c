@@ -10,7 +10,7 @@
 #include <cjson/cJSON.h>
 
 #include "base/attr.h"
-#include "cli/utf8.h"
+#include "base/utf8.h"
 
 /* A text of bounded length; what does not fit is dropped and remembered. */
 struct text {

@@ -1,6 +1,6 @@
 #include "test.h"
 
-#include "cli/utf8.h"
+#include "base/utf8.h"
 
 #include <errno.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-#ifndef KV_CLI_UTF8_H
-#define KV_CLI_UTF8_H
+#ifndef KV_BASE_UTF8_H
+#define KV_BASE_UTF8_H
 
 #include <stdbool.h>
 #include <stddef.h>
