@@ -1,0 +1,281 @@
+#ifndef KV_SVC_NODECORE_H
+#define KV_SVC_NODECORE_H
+
+/*
+ * What the files of a node share: its state, its connections, and what each
+ * file does for the others.
+ */
+
+#include "base/htab.h"
+#include "base/list.h"
+#include "base/log.h"
+#include "base/rng.h"
+#include "event/loop.h"
+#include "net/conn.h"
+#include "net/net.h"
+#include "store/index.h"
+#include "store/key.h"
+#include "svc/mover.h"
+#include "svc/node.h"
+#include "svc/stats.h"
+
+struct kv_nodepeer;
+struct kv_nodeput;
+struct kv_putkey;
+struct kv_nodeget_plan;
+struct kv_proc;
+struct kv_session;
+
+enum kv_node_phase {
+	KV_NODE_RUNNING,
+	KV_NODE_DRAINING, /* told masters; what is under way may end */
+	KV_NODE_STOPPED,
+};
+
+struct kv_node {
+	struct kv_node_opts o; /* its strings: own copies */
+	struct kv_loop *loop;
+	struct kv_net *net;
+	struct kv_id boot;
+	struct kv_rng rng;
+	struct kv_stats_set stats; /* of the node's own loop */
+	uint64_t next_id;          /* grants and pins */
+
+	struct kv_slab *slab;
+	struct kv_index *index;
+	uint64_t pool_bytes;  /* less than o.pool_bytes when pages ended */
+	uint64_t ready_bytes; /* announced */
+	struct kv_extent scratch[KV_EXTENTS_MAX];
+
+	struct kv_mover *mover;
+
+	/* nodepeer.c */
+	struct kv_listener *listeners[KV_NODE_LISTEN_MAX];
+	char bound[KV_NODE_LISTEN_MAX][KV_NET_BOUND_BYTES];
+	char addr[KV_NAME_BYTES_MAX + 1];
+	struct kv_list peers;
+	unsigned n_conns; /* peers and data connections */
+	struct kv_log_limit full_log;
+
+	/* proc.c */
+	struct kv_list procs;
+	unsigned n_procs;
+	struct kv_htab pins; /* by id */
+	struct kv_list free_pins;
+
+	/* nodeput.c */
+	struct kv_list puts;    /* not over */
+	struct kv_htab writing; /* the one put of a key that may go on */
+	struct kv_htab grants;  /* keys being filled, by grant */
+	struct kv_list pages;   /* keys that wait for pages */
+	struct kv_list hidden;  /* keys inserted, verdict awaited */
+
+	/* nodeget.c */
+	struct kv_list gets;          /* with bytes on their way out */
+	struct kv_nodeget_plan *plan; /* KV_BATCH_KEYS_MAX, for one call */
+
+	/* nodejob.c */
+	struct kv_list jobs;
+	struct kv_defer jobs_turn;
+
+	/* session.c */
+	struct kv_session *sessions[KV_MASTERS_MAX];
+	unsigned n_sessions;
+
+	enum kv_node_phase phase;
+	struct kv_timer drain;
+	struct kv_defer stop;
+	kv_node_done_fn *done;
+	void *done_arg;
+};
+
+/* ---- node.c ---- */
+
+/* A number that cannot be guessed (on a virtual loop: from the seed); not 0. */
+uint64_t kv_node_random(struct kv_node *node);
+/* Something ended: perhaps it was the last that draining waits for. */
+void kv_node_drained(struct kv_node *node);
+
+/* ---- nodepeer.c: connections ---- */
+
+enum kv_nodepeer_from {
+	KV_FROM_STRANGER = 0, /* no HELLO yet */
+	KV_FROM_REQUESTER = 1,
+	KV_FROM_MASTER = 2, /* the node's own session */
+	KV_FROM_PROBE = 4,
+	KV_FROM_LEAVING = 8, /* was refused; the answer is on its way */
+};
+
+/* Work for a peer that goes on in slices, one slice of one job a turn. */
+struct kv_nodejob {
+	struct kv_list turn; /* node->jobs */
+	struct kv_list link; /* peer->jobs */
+	struct kv_nodepeer *peer;
+	uint64_t id; /* of the request */
+	/* False: it is done and has answered. */
+	bool (*step)(struct kv_nodejob *job);
+	/* Done, or the peer is lost. */
+	void (*free)(struct kv_nodejob *job);
+};
+
+/* One that sends requests: a connection that was accepted, or a session. */
+struct kv_nodepeer {
+	struct kv_list link; /* node->peers; sessions' are in no list */
+	struct kv_node *node;
+	struct kv_conn *conn; /* NULL once it is lost */
+	enum kv_nodepeer_from from;
+	struct kv_timer timer; /* until HELLO came */
+	struct kv_peer who;    /* as the kernel says */
+	struct kv_id boot;
+	uint64_t token;
+	unsigned tenant; /* interned */
+	uint64_t seed;   /* of its keys */
+	struct kv_proc *proc;
+	struct kv_list puts; /* not answered */
+	struct kv_list gets; /* with bytes on their way */
+	struct kv_list data; /* its data connections */
+	struct kv_list jobs;
+	unsigned requests; /* puts, gets and jobs under way */
+};
+
+/* A data connection. */
+struct kv_nodepeer_data {
+	struct kv_list link; /* peer->data; alone once the peer is gone */
+	struct kv_node *node;
+	struct kv_link *mover;
+};
+
+int kv_nodepeer_listen(struct kv_node *node, char *err, size_t err_bytes);
+void kv_nodepeer_unlisten(struct kv_node *node);
+/* Ends every connection. */
+void kv_nodepeer_close_all(struct kv_node *node);
+/* Ends the connections of a process that has ended. */
+void kv_nodepeer_close_of(struct kv_node *node, const struct kv_proc *proc);
+/* The one that a session hands its requests to; NULL: no memory. The
+ * connection stays the session's. */
+struct kv_nodepeer *kv_nodepeer_of_session(struct kv_node *node,
+					   struct kv_conn *conn);
+/* Lost: what it asked for is cancelled or goes on without it. */
+void kv_nodepeer_free(struct kv_nodepeer *peer);
+/*
+ * A request, by the table. False: it is broken, or none that this peer may
+ * make; its connection is to be closed. So it is with all the functions of
+ * this form below.
+ */
+bool kv_nodepeer_dispatch(struct kv_nodepeer *peer, const struct kv_msg *msg);
+/* Its data connection with this token, or NULL. */
+struct kv_link *kv_nodepeer_link(struct kv_nodepeer *peer, uint64_t token);
+/* ERROR_R. text NULL: the status says all. */
+void kv_nodepeer_error(struct kv_nodepeer *peer, uint64_t id, int status,
+		       const char *text);
+/* The mover's: a data connection is gone. */
+void kv_nodepeer_link_closed(void *owner, struct kv_link *l);
+
+/* ---- proc.c: who holds what ---- */
+
+/*
+ * A process of this host, or a connection from another one. Pins and grants
+ * belong to it: a lost connection changes nothing while the process lives.
+ */
+struct kv_proc {
+	struct kv_list link; /* node->procs */
+	struct kv_node *node;
+	unsigned refs; /* peers, grants, pins, moves */
+	pid_t pid;     /* 0: a connection of its own */
+	int pidfd;     /* own; -1: none */
+	struct kv_io io;
+	bool is_attached;
+	bool may_write;
+	bool is_gone;
+	struct kv_list grants; /* of kv_putkey, to be filled in place */
+	struct kv_list pins;
+	uint64_t pinned_bytes;
+};
+
+/* The process behind a connection, referenced; NULL: out of memory or
+ * descriptors. */
+struct kv_proc *kv_proc_of(struct kv_node *node, const struct kv_peer *who);
+void kv_proc_ref(struct kv_proc *p);
+void kv_proc_unref(struct kv_proc *p);
+/* It has ended: everything that it holds is let go, its connections too. */
+void kv_proc_exit(struct kv_proc *p);
+void kv_proc_exit_pid(struct kv_node *node, pid_t pid);
+/* Nobody holds anything any more (the node ends). */
+void kv_proc_fini(struct kv_node *node);
+
+/* May it have these bytes pinned too? */
+bool kv_proc_has_room(const struct kv_proc *p, uint64_t bytes);
+/* Pins the object for it; the pin's id, 0 without memory. */
+uint64_t kv_proc_pin(struct kv_proc *p, struct kv_object *o);
+/* Lets go; unknown ids and other processes' pins are ignored. */
+void kv_proc_unpin(struct kv_proc *p, uint64_t id);
+
+bool kv_proc_attach(struct kv_nodepeer *peer, const struct kv_msg *msg);
+bool kv_proc_release(struct kv_nodepeer *peer, const struct kv_msg *msg);
+
+/* ---- nodeput.c, nodeget.c ---- */
+
+bool kv_nodeput_start(struct kv_nodepeer *peer, const struct kv_msg *msg);
+bool kv_nodeput_filled(struct kv_nodepeer *peer, const struct kv_msg *msg);
+/* Pages came, or will never come. */
+void kv_nodeput_pages(struct kv_node *node);
+void kv_nodeput_peer_lost(struct kv_nodepeer *peer);
+
+struct kv_nodeget_plan *kv_nodeget_plan_new(void);
+bool kv_nodeget_start(struct kv_nodepeer *peer, const struct kv_msg *msg);
+bool kv_nodeget_lookup(struct kv_nodepeer *peer, const struct kv_msg *msg);
+void kv_nodeget_peer_lost(struct kv_nodepeer *peer);
+
+/* ---- session.c: masters ---- */
+
+int kv_session_open_all(struct kv_node *node);
+/* Says LEAVE to all. */
+void kv_session_leave_all(struct kv_node *node);
+void kv_session_close_all(struct kv_node *node);
+bool kv_session_is_live(const struct kv_node *node, unsigned session);
+/* Queues the object for every live master: a bit for each. */
+unsigned kv_session_publish(struct kv_node *node, const struct kv_object *o);
+void kv_session_publish_to(struct kv_node *node, unsigned session,
+			   const struct kv_object *o);
+/* The node has this no more. */
+void kv_session_withdraw(struct kv_node *node, const struct kv_object *o);
+
+/* ---- nodejob.c ---- */
+
+void kv_nodejob_init(struct kv_node *node);
+void kv_nodejob_start(struct kv_nodejob *job, struct kv_nodepeer *peer,
+		      uint64_t id);
+/* Frees it. */
+void kv_nodejob_end(struct kv_nodejob *job);
+
+/* ---- nodeadmin.c ---- */
+
+bool kv_nodeadmin_remove(struct kv_nodepeer *peer, const struct kv_msg *msg);
+bool kv_nodeadmin_keys(struct kv_nodepeer *peer, const struct kv_msg *msg);
+
+/* An object leaves otherwise than by eviction: withdrawn, then dropped. */
+void kv_nodeadmin_drop(struct kv_node *node, struct kv_object *o);
+
+/* ---- nodeinfo.c ---- */
+
+bool kv_nodeinfo_query(struct kv_nodepeer *peer, const struct kv_msg *msg);
+bool kv_nodeinfo_stats(struct kv_nodepeer *peer, const struct kv_msg *msg);
+bool kv_nodeinfo_nodes(struct kv_nodepeer *peer, const struct kv_msg *msg);
+bool kv_nodeinfo_check(struct kv_nodepeer *peer, const struct kv_msg *msg);
+bool kv_nodeinfo_want(struct kv_nodepeer *peer, const struct kv_msg *msg);
+/* The node's record, as NODES_R and LOOKUP_R carry it. */
+size_t kv_nodeinfo_record_bytes(const struct kv_node *node);
+void kv_nodeinfo_record(const struct kv_node *node, void *out);
+
+/* The tenant that a message names, for this peer: its number, -ENOENT when
+ * nothing was ever stored under it, -EACCES when it is not the peer's own. */
+int kv_nodeinfo_tenant(const struct kv_nodepeer *peer, const char *name,
+		       size_t len);
+
+static inline struct kv_hash
+kv_node_hash(const struct kv_object *o)
+{
+	return (struct kv_hash){ .lo = o->node.hash, .hi = o->hash_hi };
+}
+
+#endif

@@ -1,0 +1,527 @@
+/*
+ * GET at a node: every key is looked up and planned, then the answer is built
+ * in one piece. Small values ride in it. A process of this host gets the
+ * extents, pinned until RELEASE; for others the mover is told to send the
+ * bytes, pinned until they have left.
+ *
+ * Below it LOOKUP: who has what, by hash.
+ */
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/attr.h"
+#include "base/num.h"
+#include "base/status.h"
+#include "svc/nodecore.h"
+#include "wire/msg.h"
+
+/* Bytes may be on their way a little longer than the requester waits: when it
+ * has closed the data connection there is nothing to cancel. */
+#define LATE_NS (1 * KV_NS_PER_S)
+
+/* What is to be done for one key. */
+struct kv_nodeget_plan {
+	struct kv_hash hash;
+	const uint8_t *key;
+	struct kv_object *object;
+	uint64_t off;
+	uint64_t bytes; /* to be delivered, from off on */
+	uint64_t pin;
+	uint16_t n_ext; /* EXTENTS: how many */
+	uint8_t status;
+	uint8_t how;
+};
+
+struct get_move {
+	struct kv_move move;
+	struct get *get;
+	uint64_t pin;
+};
+
+struct kv_nodeget_plan *
+kv_nodeget_plan_new(void)
+{
+	return calloc(KV_BATCH_KEYS_MAX, sizeof(struct kv_nodeget_plan));
+}
+
+/* Bytes on their way out. */
+struct get {
+	struct kv_list all;  /* node->gets */
+	struct kv_list link; /* peer->gets */
+	struct kv_node *node;
+	struct kv_nodepeer *peer; /* NULL: lost */
+	struct kv_proc *proc;
+	struct kv_timer timer;
+	unsigned count;
+	unsigned out; /* moves not done, and who starts it */
+	struct get_move moves[];
+};
+
+static void
+get_drop(struct get *g)
+{
+	struct kv_node *node = g->node;
+
+	if (--g->out)
+		return;
+	kv_loop_timer_del(&g->timer);
+	kv_list_del(&g->all);
+	kv_list_del(&g->link);
+	if (g->peer)
+		g->peer->requests--;
+	kv_proc_unref(g->proc);
+	free(g);
+	kv_node_drained(node);
+}
+
+static void
+get_late(struct kv_timer *t)
+{
+	struct get *g = KV_CONTAINER_OF(t, struct get, timer);
+	unsigned i;
+
+	for (i = 0; i < g->count; i++)
+		kv_mover_cancel(&g->moves[i].move);
+}
+
+void
+kv_nodeget_peer_lost(struct kv_nodepeer *peer)
+{
+	struct get *g;
+
+	/* Its data connections are closed with it: the moves come back. */
+	while ((g = KV_LIST_FIRST(&peer->gets, struct get, link))) {
+		kv_list_del(&g->link);
+		g->peer = NULL;
+	}
+}
+
+static void
+get_moved(struct kv_move *m)
+{
+	struct get_move *gm = KV_CONTAINER_OF(m, struct get_move, move);
+
+	kv_proc_unpin(gm->get->proc, gm->pin);
+	get_drop(gm->get);
+}
+
+static struct get *
+get_new(struct kv_nodepeer *peer, unsigned count, uint32_t budget_ms)
+{
+	struct kv_node *node = peer->node;
+	struct get *g;
+
+	g = calloc(1, sizeof(*g) + count * sizeof(g->moves[0]));
+	if (!g)
+		return NULL;
+	g->timer.fn = get_late;
+	if (kv_loop_timer_set(node->loop, &g->timer,
+			      kv_loop_now(node->loop) + LATE_NS +
+				      budget_ms * KV_NS_PER_MS) < 0) {
+		free(g);
+		return NULL;
+	}
+	g->node = node;
+	g->peer = peer;
+	g->proc = peer->proc;
+	g->count = count;
+	g->out = 1;
+	kv_proc_ref(g->proc);
+	kv_list_add_tail(&node->gets, &g->all);
+	kv_list_add_tail(&peer->gets, &g->link);
+	peer->requests++;
+	return g;
+}
+
+/* Hands what is to be sent to the mover. What fails is not sent, and its plan
+ * says why. */
+static void
+get_push(struct kv_nodepeer *peer, const struct kv_msg *msg, unsigned n,
+	 unsigned pushes)
+{
+	struct kv_nodeget_plan *plan = peer->node->plan;
+	const struct kv_get *m = msg->body;
+	struct kv_link *link = kv_nodepeer_link(peer, kv_get64(m->data_token));
+	struct get *g = get_new(peer, pushes, kv_get32(m->budget_ms));
+	struct get_move *gm = g ? g->moves : NULL;
+	unsigned i;
+
+	for (i = 0; i < n; i++) {
+		struct kv_nodeget_plan *p = &plan[i];
+		int rc = -ENOMEM;
+
+		if (p->how != KV_HOW_DATA)
+			continue;
+		if (gm) {
+			gm->get = g;
+			gm->pin = p->pin;
+			gm->move.ext = kv_index_extents(p->object);
+			gm->move.n_ext = p->object->n_ext;
+			gm->move.skip = p->off;
+			gm->move.bytes = p->bytes;
+			gm->move.ref = msg->id;
+			gm->move.index = i;
+			gm->move.done = get_moved;
+			rc = kv_mover_push(link, &gm->move);
+		}
+		if (rc < 0) {
+			kv_proc_unpin(peer->proc, p->pin);
+			p->status = (uint8_t)kv_status_from_errno(rc);
+			p->how = KV_HOW_NONE;
+			continue;
+		}
+		g->out++;
+		gm++;
+	}
+	if (g)
+		get_drop(g);
+}
+
+/* How many extents lie under [off, off + bytes) of a value. With out: them. */
+static unsigned
+extents_cut(const struct kv_object *o, uint64_t off, uint64_t bytes,
+	    struct kv_extent_le *out)
+{
+	const struct kv_extent *e = kv_index_extents(o);
+	unsigned i, n = 0;
+	uint64_t len;
+
+	for (i = 0; i < o->n_ext && bytes; i++) {
+		if (off >= e[i].len) {
+			off -= e[i].len;
+			continue;
+		}
+		len = kv_min_u64(e[i].len - off, bytes);
+		if (out) {
+			out[n].off = kv_le64(e[i].off + off);
+			out[n].len = kv_le64(len);
+		}
+		n++;
+		bytes -= len;
+		off = 0;
+	}
+	return n;
+}
+
+static void
+value_copy(const struct kv_node *node, const struct kv_nodeget_plan *p,
+	   uint8_t *out)
+{
+	const struct kv_extent *e = kv_index_extents(p->object);
+	const uint8_t *pool = node->o.pool;
+	uint64_t off = p->off, left = p->bytes, len;
+
+	for (; left; e++) {
+		if (off >= e->len) {
+			off -= e->len;
+			continue;
+		}
+		len = kv_min_u64(e->len - off, left);
+		memcpy(out, pool + e->off + off, len);
+		out += len;
+		left -= len;
+		off = 0;
+	}
+}
+
+/* One GET, while it is planned. */
+struct planner {
+	struct kv_nodepeer *peer;
+	const struct kv_get *msg;
+	uint64_t inline_max;
+	size_t room; /* left in the answer */
+	bool has_link;
+	unsigned pushes;
+};
+
+/* It is there, and is to be read in place or sent. */
+static int
+plan_pin(struct planner *g, struct kv_nodeget_plan *p)
+{
+	struct kv_proc *proc = g->peer->proc;
+	bool is_shm = g->msg->mode == KV_MODE_SHM;
+	size_t need = 0;
+
+	if (is_shm) {
+		p->n_ext = (uint16_t)extents_cut(p->object, p->off, p->bytes,
+						 NULL);
+		need = p->n_ext * sizeof(struct kv_extent_le);
+	} else if (!g->has_link) {
+		return KV_ECONNLOST;
+	}
+	if (need > g->room || !kv_proc_has_room(proc, p->object->size)) {
+		kv_stats_add(&proc->node->stats, KV_STAT_GETS_BUSY, 1);
+		return KV_EBUSY;
+	}
+	p->pin = kv_proc_pin(proc, p->object);
+	if (!p->pin)
+		return KV_ENOMEM;
+	g->room -= need;
+	g->pushes += !is_shm;
+	p->how = is_shm ? KV_HOW_EXTENTS : KV_HOW_DATA;
+	return KV_OK;
+}
+
+static int
+plan_key(struct planner *g, const struct kv_get_ent *ent,
+	 struct kv_nodeget_plan *p)
+{
+	struct kv_node *node = g->peer->node;
+	uint64_t len = kv_get64(ent->len);
+	bool is_range = ent->flags & KV_ENT_RANGE;
+	struct kv_object *o;
+
+	p->how = KV_HOW_NONE;
+	p->n_ext = 0;
+	p->pin = 0;
+	p->object = NULL;
+	o = kv_index_find(node->index, p->hash, g->peer->tenant, p->key,
+			  kv_get16(ent->key_len));
+	if (!o || (o->flags & KV_OBJ_HIDDEN))
+		return KV_EMISS;
+	p->object = o;
+	p->off = is_range ? kv_min_u64(kv_get64(ent->off), o->size) : 0;
+	p->bytes = kv_min_u64(len, o->size - p->off);
+	if (!is_range && len < o->size)
+		return KV_ETOOBIG;
+	if (!(g->msg->flags & KV_GET_ZERO_COPY) && p->bytes <= g->inline_max &&
+	    p->bytes <= g->room) {
+		kv_index_pin(node->index, o, kv_loop_now(node->loop));
+		kv_index_unpin(node->index, o);
+		g->room -= p->bytes;
+		p->how = KV_HOW_INLINE;
+		return KV_OK;
+	}
+	if (g->msg->mode == KV_MODE_DATA && p->bytes == 0) {
+		p->how = KV_HOW_INLINE;
+		return KV_OK;
+	}
+	return plan_pin(g, p);
+}
+
+static void
+get_count(struct kv_node *node, const struct kv_nodeget_plan *plan, unsigned n)
+{
+	uint64_t hits = 0, bytes = 0;
+	unsigned i;
+
+	for (i = 0; i < n; i++) {
+		hits += plan[i].object != NULL;
+		if (plan[i].status == KV_OK)
+			bytes += plan[i].bytes;
+	}
+	kv_stats_add(&node->stats, KV_STAT_GETS, n);
+	kv_stats_add(&node->stats, KV_STAT_GETS_HIT, hits);
+	kv_stats_add(&node->stats, KV_STAT_GET_BYTES, bytes);
+}
+
+/* Where the parts of GET_R begin. */
+struct answer {
+	struct kv_get_ent_r *ents;
+	struct kv_extent_le *exts;
+	uint8_t *values;
+};
+
+static bool
+answer_begin(struct kv_conn *c, uint64_t id, const struct kv_nodeget_plan *plan,
+	     unsigned n, struct answer *a)
+{
+	size_t exts = 0, values = 0;
+	struct kv_get_r *r;
+	void *tail;
+	unsigned i;
+
+	for (i = 0; i < n; i++) {
+		exts += plan[i].n_ext;
+		values += plan[i].how == KV_HOW_INLINE ? plan[i].bytes : 0;
+	}
+	r = kv_conn_begin_tail(
+		c, KV_MSG_GET_R, id, 0,
+		n * sizeof(*a->ents) + exts * sizeof(*a->exts) + values, &tail);
+	if (!r)
+		return false;
+	a->ents = tail;
+	a->exts = (void *)(a->ents + n);
+	a->values = (void *)(a->exts + exts);
+	r->count = kv_le32(n);
+	return true;
+}
+
+static void
+get_answer(struct kv_nodepeer *peer, uint64_t id, unsigned n)
+{
+	const struct kv_nodeget_plan *p = peer->node->plan;
+	struct answer a;
+	unsigned i;
+
+	if (!answer_begin(peer->conn, id, p, n, &a)) {
+		/* Nobody will hear of these pins, so nobody would release
+		 * them. */
+		for (i = 0; i < n; i++)
+			if (p[i].how == KV_HOW_EXTENTS)
+				kv_proc_unpin(peer->proc, p[i].pin);
+		return;
+	}
+	for (i = 0; i < n; i++, p++) {
+		struct kv_get_ent_r *e = &a.ents[i];
+
+		memset(e, 0, sizeof(*e));
+		e->status = p->status;
+		e->how = p->how;
+		if (p->object)
+			e->size = kv_le64(p->object->size);
+		if (p->how == KV_HOW_EXTENTS) {
+			e->pin = kv_le64(p->pin);
+			e->extents = kv_le16(p->n_ext);
+			a.exts += extents_cut(p->object, p->off, p->bytes,
+					      a.exts);
+		} else if (p->how == KV_HOW_INLINE) {
+			e->inline_len = kv_le32((uint32_t)p->bytes);
+			value_copy(peer->node, p, a.values);
+			a.values += p->bytes;
+		}
+	}
+	kv_conn_end(peer->conn);
+}
+
+static void
+get_refuse(struct kv_nodepeer *peer, uint64_t id, int status)
+{
+	struct kv_get_r *r = kv_conn_begin(peer->conn, KV_MSG_GET_R, id, 0);
+
+	if (!r)
+		return;
+	r->status = (uint8_t)status;
+	kv_conn_end(peer->conn);
+}
+
+static int
+get_check(struct kv_nodepeer *peer, const struct kv_get *m)
+{
+	uint32_t n = kv_get32(m->count);
+
+	if (n == 0 || n > KV_BATCH_KEYS_MAX ||
+	    (m->mode != KV_MODE_SHM && m->mode != KV_MODE_DATA))
+		return KV_EINVALID;
+	if (m->mode == KV_MODE_SHM && !peer->proc->is_attached)
+		return KV_EDENIED;
+	if (peer->requests >= KV_PEER_REQUESTS_MAX) {
+		kv_stats_add(&peer->node->stats, KV_STAT_REQUESTS_BUSY, 1);
+		return KV_EBUSY;
+	}
+	return KV_OK;
+}
+
+/* Takes keys and entries apart: their hashes, and what is needed of the index
+ * on its way from memory. False: broken. */
+static bool
+plan_begin(struct kv_nodepeer *peer, const struct kv_msg *msg,
+	   const struct kv_get_ent **ents, uint32_t n)
+{
+	struct kv_node *node = peer->node;
+	struct kv_cut cut;
+	uint32_t i;
+
+	kv_cut_init(&cut, msg);
+	*ents = kv_cut_array(&cut, n, sizeof(**ents));
+	for (i = 0; *ents && i < n && n <= KV_BATCH_KEYS_MAX; i++) {
+		uint16_t len = kv_get16((*ents)[i].key_len);
+		struct kv_nodeget_plan *p = &node->plan[i];
+
+		p->key = kv_cut_take(&cut, len);
+		if (!p->key)
+			return false;
+		p->hash = kv_key_hash(peer->seed, p->key, len);
+		kv_index_prefetch(node->index, p->hash);
+	}
+	return n > KV_BATCH_KEYS_MAX || kv_cut_done(&cut);
+}
+
+bool
+kv_nodeget_start(struct kv_nodepeer *peer, const struct kv_msg *msg)
+{
+	const struct kv_get *m = msg->body;
+	struct kv_node *node = peer->node;
+	uint32_t i, n = kv_get32(m->count);
+	struct planner g = { .peer = peer, .msg = m };
+	const struct kv_get_ent *ents;
+	int status;
+
+	if (!plan_begin(peer, msg, &ents, n))
+		return false;
+	status = get_check(peer, m);
+	if (status != KV_OK) {
+		get_refuse(peer, msg->id, status);
+		return true;
+	}
+	g.inline_max = kv_min_u64(kv_get32(m->inline_max), KV_INLINE_BYTES_MAX);
+	g.room = KV_TAIL_MAX - n * sizeof(struct kv_get_ent_r);
+	g.has_link = kv_nodepeer_link(peer, kv_get64(m->data_token)) != NULL;
+	for (i = 0; i < n; i++)
+		node->plan[i].status =
+			(uint8_t)plan_key(&g, &ents[i], &node->plan[i]);
+	if (g.pushes)
+		get_push(peer, msg, n, g.pushes);
+	get_count(node, node->plan, n);
+	get_answer(peer, msg->id, n);
+	return true;
+}
+
+/* ---- LOOKUP ---- */
+
+static bool
+lookup_one(struct kv_node *node, struct kv_id id, bool is_exist)
+{
+	struct kv_object *o;
+
+	o = kv_index_find_hash(node->index, kv_key_hash_parse(id));
+	if (!o || (o->flags & KV_OBJ_HIDDEN))
+		return false;
+	if (is_exist)
+		kv_index_want(node->index, o, kv_loop_now(node->loop));
+	return true;
+}
+
+bool
+kv_nodeget_lookup(struct kv_nodepeer *peer, const struct kv_msg *msg)
+{
+	const struct kv_lookup *m = msg->body;
+	struct kv_node *node = peer->node;
+	bool is_exist = m->flags & KV_LOOKUP_EXIST;
+	uint32_t i, found = 0, n = kv_get32(m->count);
+	const struct kv_id *ids;
+	struct kv_lookup_r *r;
+	uint8_t *has, *rest;
+	struct kv_cut cut;
+
+	kv_cut_init(&cut, msg);
+	ids = kv_cut_array(&cut, n, sizeof(*ids));
+	if (!kv_cut_done(&cut))
+		return false;
+	if (!kv_conn_begin(peer->conn, KV_MSG_LOOKUP_R, msg->id, 0))
+		return true;
+	has = kv_conn_tail(peer->conn, n);
+	for (i = 0; has && i < n; i++) {
+		has[i] = lookup_one(node, ids[i], is_exist);
+		found += has[i];
+	}
+	if (has && found && !is_exist) {
+		/* Everything that is here has one owner: record 0. */
+		rest = kv_conn_tail(peer->conn,
+				    found * sizeof(struct kv_le16) +
+					    kv_nodeinfo_record_bytes(node));
+		if (!rest)
+			return true;
+		memset(rest, 0, found * sizeof(struct kv_le16));
+		kv_nodeinfo_record(node, rest + found * sizeof(struct kv_le16));
+	}
+	r = has ? kv_conn_body(peer->conn) : NULL;
+	if (!r)
+		return true;
+	r->count = kv_le32(n);
+	r->nodes = kv_le16(found && !is_exist);
+	kv_conn_end(peer->conn);
+	return true;
+}

@@ -1,0 +1,424 @@
+/*
+ * PUT at a node: takes the request apart, hears of what was filled, says what
+ * was granted and how it ended. What happens to each key in between: putkey.h.
+ */
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/attr.h"
+#include "base/num.h"
+#include "base/status.h"
+#include "mem/slab.h"
+#include "svc/nodecore.h"
+#include "svc/putkey.h"
+#include "wire/msg.h"
+
+void
+kv_nodeput_drop(struct kv_nodeput *put)
+{
+	struct kv_node *node = put->node;
+
+	if (--put->busy)
+		return;
+	kv_list_del(&put->all);
+	kv_proc_unref(put->proc);
+	free(put);
+	kv_node_drained(node);
+}
+
+static void
+put_forget_peer(struct kv_nodeput *put)
+{
+	kv_loop_timer_del(&put->timer);
+	kv_list_del(&put->link);
+	put->peer->requests--;
+	put->peer = NULL;
+}
+
+void
+kv_nodeput_answer(struct kv_nodeput *put)
+{
+	struct kv_conn *c;
+	struct kv_put_r *r;
+	uint8_t *statuses;
+	unsigned i;
+	void *tail;
+
+	if (!put->peer)
+		return;
+	c = put->peer->conn;
+	put_forget_peer(put);
+	r = kv_conn_begin_tail(c, KV_MSG_PUT_R, put->id, 0, put->count, &tail);
+	if (!r)
+		return;
+	statuses = tail;
+	r->count = kv_le32(put->count);
+	for (i = 0; i < put->count; i++)
+		statuses[i] = put->keys[i].status;
+	kv_conn_end(c);
+}
+
+static void
+put_give_up(struct kv_nodeput *put, int status)
+{
+	unsigned i;
+
+	put->busy++;
+	for (i = 0; i < put->count; i++)
+		kv_putkey_give_up(&put->keys[i], status);
+	kv_nodeput_drop(put);
+}
+
+static void
+put_late(struct kv_timer *t)
+{
+	put_give_up(KV_CONTAINER_OF(t, struct kv_nodeput, timer), KV_ETIMEOUT);
+}
+
+void
+kv_nodeput_peer_lost(struct kv_nodepeer *peer)
+{
+	struct kv_nodeput *put;
+
+	while ((put = KV_LIST_FIRST(&peer->puts, struct kv_nodeput, link))) {
+		put_forget_peer(put);
+		put_give_up(put, KV_ECANCELED);
+	}
+}
+
+/* ---- GRANT_R ---- */
+
+/* How many of the new grants go into one frame, and how long its tail is. */
+static unsigned
+put_measure(struct kv_nodeput *put, size_t *tail)
+{
+	struct kv_putkey *k;
+	unsigned count = 0;
+	size_t bytes;
+
+	*tail = 0;
+	KV_LIST_FOREACH(k, &put->fresh, fresh) {
+		bytes = sizeof(struct kv_grant_ent);
+		if (!put->moves)
+			bytes += k->n_ext * sizeof(struct kv_extent_le);
+		if (*tail + bytes > KV_TAIL_MAX)
+			break;
+		*tail += bytes;
+		count++;
+	}
+	return count;
+}
+
+static struct kv_extent_le *
+grant_fill(const struct kv_nodeput *put, const struct kv_putkey *k,
+	   struct kv_grant_ent *ent, struct kv_extent_le *ext)
+{
+	const struct kv_extent *e = kv_putkey_extents(k);
+	unsigned i, n = put->moves ? 0 : k->n_ext;
+
+	ent->grant = kv_le64(k->grant.hash);
+	ent->index = kv_le32((uint32_t)(k - put->keys));
+	ent->extents = kv_le32(n);
+	for (i = 0; i < n; i++, ext++) {
+		ext->off = kv_le64(e[i].off);
+		ext->len = kv_le64(e[i].len);
+	}
+	return ext;
+}
+
+/* Says what was granted since the last time. */
+static void
+put_tell(struct kv_nodeput *put)
+{
+	struct kv_conn *c = put->peer ? put->peer->conn : NULL;
+	struct kv_extent_le *ext;
+	struct kv_grant_ent *ent;
+	struct kv_grant_r *r;
+	struct kv_putkey *k;
+	unsigned i, count;
+	size_t bytes;
+	void *tail;
+
+	while (!kv_list_is_empty(&put->fresh)) {
+		count = put_measure(put, &bytes);
+		r = c ? kv_conn_begin_tail(c, KV_MSG_GRANT_R, put->id,
+					   KV_FLAG_MORE, bytes, &tail)
+		      : NULL;
+		if (!r)
+			return; /* it is lost: nobody waits for this */
+		ent = tail;
+		r->count = kv_le32(count);
+		ext = (void *)(ent + count);
+		for (i = 0; i < count; i++) {
+			k = KV_LIST_FIRST(&put->fresh, struct kv_putkey, fresh);
+			ext = grant_fill(put, k, &ent[i], ext);
+			kv_list_del(&k->fresh);
+		}
+		kv_conn_end(c);
+	}
+}
+
+/* ---- FILLED ---- */
+
+bool
+kv_nodeput_filled(struct kv_nodepeer *peer, const struct kv_msg *msg)
+{
+	const struct kv_filled *f = msg->body;
+	uint32_t i, n = kv_get32(f->count);
+	bool gave_up = f->flags & KV_FILLED_GIVE_UP;
+	const struct kv_le64 *grants;
+	struct kv_cut cut;
+
+	kv_cut_init(&cut, msg);
+	grants = kv_cut_array(&cut, n, sizeof(*grants));
+	if (!kv_cut_done(&cut))
+		return false;
+	for (i = 0; i < n; i++) {
+		struct kv_putkey *k =
+			kv_putkey_find_grant(peer->node, kv_get64(grants[i]));
+
+		/* A grant may be over already, or never have been its own. */
+		if (!k || k->put->proc != peer->proc)
+			continue;
+		if (!k->put->moves)
+			kv_putkey_filled(k, gave_up);
+		else if (gave_up)
+			kv_putkey_give_up(k, KV_ECANCELED);
+	}
+	return true;
+}
+
+void
+kv_nodeput_let_go(struct kv_nodeput *put)
+{
+	if (!put)
+		return;
+	put_tell(put);
+	kv_nodeput_drop(put);
+}
+
+/* ---- pages ---- */
+
+void
+kv_nodeput_pages(struct kv_node *node)
+{
+	bool is_all = node->ready_bytes >= node->pool_bytes;
+	struct kv_nodeput *put = NULL;
+	struct kv_putkey *k;
+	size_t n = 0;
+
+	KV_LIST_FOREACH(k, &node->pages, link)
+		n++;
+	/* In order: a large value is not overtaken for ever. */
+	while (n-- > 0 &&
+	       (k = KV_LIST_FIRST(&node->pages, struct kv_putkey, link))) {
+		if (!is_all && kv_slab_free_bytes(node->slab) < k->size)
+			break;
+		if (k->put != put) {
+			kv_nodeput_let_go(put);
+			put = k->put;
+			put->busy++;
+		}
+		kv_list_del(&k->link);
+		kv_putkey_place(k);
+	}
+	kv_nodeput_let_go(put);
+}
+
+/* ---- PUT ---- */
+
+static void
+put_refuse(struct kv_nodepeer *peer, uint64_t id, int status)
+{
+	struct kv_put_r *r = kv_conn_begin(peer->conn, KV_MSG_PUT_R, id, 0);
+
+	if (!r)
+		return;
+	r->status = (uint8_t)status;
+	kv_conn_end(peer->conn);
+}
+
+/* KV_OK, or what the whole put is refused with. */
+static int
+put_check(const struct kv_nodepeer *peer, const struct kv_put *m)
+{
+	const struct kv_node *node = peer->node;
+	uint32_t n = kv_get32(m->count);
+
+	if (node->phase != KV_NODE_RUNNING)
+		return KV_ECLOSED;
+	if (n == 0 || n > KV_BATCH_KEYS_MAX ||
+	    (m->mode != KV_MODE_SHM && m->mode != KV_MODE_DATA))
+		return KV_EINVALID;
+	if (m->mode == KV_MODE_SHM && !peer->proc->may_write)
+		return KV_EDENIED;
+	return KV_OK;
+}
+
+/* One block for everything: the keys' states, their moves, their bytes. */
+static struct kv_nodeput *
+put_alloc(const struct kv_put *m, size_t key_bytes, uint8_t **keys)
+{
+	size_t n = kv_get32(m->count);
+	bool is_data = m->mode == KV_MODE_DATA;
+	struct kv_nodeput *put;
+	size_t bytes;
+
+	bytes = sizeof(*put) + n * sizeof(put->keys[0]);
+	if (is_data)
+		bytes += n * sizeof(put->moves[0]);
+	put = calloc(1, bytes + key_bytes);
+	if (!put)
+		return NULL;
+	if (is_data)
+		put->moves = (void *)&put->keys[n];
+	*keys = (uint8_t *)put + bytes;
+	return put;
+}
+
+static struct kv_nodeput *
+put_new(struct kv_nodepeer *peer, const struct kv_msg *msg, size_t key_bytes,
+	uint8_t **keys)
+{
+	const struct kv_put *m = msg->body;
+	struct kv_node *node = peer->node;
+	struct kv_nodeput *put = put_alloc(m, key_bytes, keys);
+
+	if (!put)
+		return NULL;
+	put->node = node;
+	put->peer = peer;
+	put->proc = peer->proc;
+	put->id = msg->id;
+	put->random = kv_get64(m->put_id.random);
+	put->version = kv_get32(m->put_id.version);
+	put->flags = m->flags;
+	put->data_token = kv_get64(m->data_token);
+	put->tenant = peer->tenant;
+	put->count = kv_get32(m->count);
+	put->open = put->count;
+	put->busy = put->count + 1; /* the one who starts it */
+	put->timer.fn = put_late;
+	kv_list_init(&put->fresh);
+	if (kv_loop_timer_set(node->loop, &put->timer,
+			      kv_loop_now(node->loop) +
+				      kv_get32(m->budget_ms) * KV_NS_PER_MS) <
+	    0) {
+		free(put);
+		return NULL;
+	}
+	kv_proc_ref(put->proc);
+	kv_list_add_tail(&node->puts, &put->all);
+	kv_list_add_tail(&peer->puts, &put->link);
+	peer->requests++;
+	return put;
+}
+
+/* Fills in the keys from their entries; key and value bytes follow these. */
+static void
+put_keys_init(struct kv_nodeput *put, const struct kv_put_ent *ents,
+	      const uint8_t *keys, const uint8_t *values, uint8_t *own)
+{
+	uint64_t seed = put->peer->seed;
+	unsigned i;
+
+	for (i = 0; i < put->count; i++) {
+		struct kv_putkey *k = &put->keys[i];
+
+		k->put = put;
+		k->size = kv_get64(ents[i].size);
+		k->key_len = kv_get16(ents[i].key_len);
+		k->key = own;
+		memcpy(own, keys, k->key_len);
+		k->hash = kv_key_hash(seed, keys, k->key_len);
+		kv_index_prefetch(put->node->index, k->hash);
+		own += k->key_len;
+		keys += k->key_len;
+		k->is_inline = ents[i].flags & KV_ENT_INLINE;
+		if (k->is_inline) {
+			k->value = values;
+			values += k->size;
+		}
+		kv_list_init(&k->link);
+		kv_list_init(&k->twins);
+		kv_list_init(&k->fresh);
+	}
+}
+
+/* Adds up what must follow the entries; false when it cannot be right. */
+static bool
+ents_check(const struct kv_put_ent *ents, uint32_t n, size_t *key_bytes,
+	   size_t *value_bytes)
+{
+	uint32_t i;
+
+	*key_bytes = *value_bytes = 0;
+	for (i = 0; i < n; i++) {
+		*key_bytes += kv_get16(ents[i].key_len);
+		if (!(ents[i].flags & KV_ENT_INLINE))
+			continue;
+		if (kv_get64(ents[i].size) > KV_INLINE_BYTES_MAX)
+			return false;
+		*value_bytes += kv_get64(ents[i].size);
+	}
+	return true;
+}
+
+static int
+key_check(const struct kv_putkey *k)
+{
+	if (k->key_len < KV_KEY_BYTES_MIN || k->key_len > KV_KEY_BYTES_MAX)
+		return KV_EINVALID;
+	if (k->size > k->put->node->pool_bytes)
+		return KV_ETOOBIG;
+	return KV_OK;
+}
+
+bool
+kv_nodeput_start(struct kv_nodepeer *peer, const struct kv_msg *msg)
+{
+	const struct kv_put *m = msg->body;
+	uint32_t i, n = kv_get32(m->count);
+	const uint8_t *keys, *values;
+	size_t key_bytes, value_bytes;
+	const struct kv_put_ent *ents;
+	struct kv_nodeput *put = NULL;
+	struct kv_cut cut;
+	uint8_t *own;
+	int status;
+
+	kv_cut_init(&cut, msg);
+	ents = kv_cut_array(&cut, n, sizeof(*ents));
+	if (!ents || !ents_check(ents, n, &key_bytes, &value_bytes))
+		return false;
+	keys = kv_cut_take(&cut, key_bytes);
+	values = kv_cut_take(&cut, value_bytes);
+	if (!kv_cut_done(&cut))
+		return false;
+	kv_stats_add(&peer->node->stats, KV_STAT_PUTS, n);
+	status = put_check(peer, m);
+	if (status == KV_OK && peer->requests >= KV_PEER_REQUESTS_MAX) {
+		kv_stats_add(&peer->node->stats, KV_STAT_REQUESTS_BUSY, 1);
+		status = KV_EBUSY;
+	}
+	if (status == KV_OK) {
+		put = put_new(peer, msg, key_bytes, &own);
+		status = put ? KV_OK : KV_ENOMEM;
+	}
+	if (status != KV_OK) {
+		put_refuse(peer, msg->id, status);
+		return true;
+	}
+	put_keys_init(put, ents, keys, values, own);
+	for (i = 0; i < n; i++) {
+		status = key_check(&put->keys[i]);
+		if (status == KV_OK)
+			kv_putkey_admit(&put->keys[i]);
+		else
+			kv_putkey_give_up(&put->keys[i], status);
+	}
+	kv_nodeput_let_go(put);
+	return true;
+}

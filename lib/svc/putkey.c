@@ -1,0 +1,524 @@
+#include "svc/putkey.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/attr.h"
+#include "base/num.h"
+#include "base/status.h"
+
+static void
+key_count(const struct kv_putkey *k, int status)
+{
+	struct kv_stats_set *stats = &k->put->node->stats;
+
+	switch (status) {
+	case KV_OK:
+		kv_stats_add(stats, KV_STAT_PUTS_OK, 1);
+		kv_stats_add(stats, KV_STAT_PUT_BYTES, k->size);
+		return;
+	case KV_EEXISTS:
+		kv_stats_add(stats, KV_STAT_PUTS_EXIST, 1);
+		return;
+	case KV_ENOSPACE:
+	case KV_ENOROOM:
+		kv_stats_add(stats, KV_STAT_PUTS_NO_SPACE, 1);
+		break;
+	default:
+		break;
+	}
+	kv_stats_add(stats, KV_STAT_PUTS_FAILED, 1);
+}
+
+/* The first status counts. */
+static void
+key_settle(struct kv_putkey *k, int status)
+{
+	struct kv_nodeput *put = k->put;
+
+	if (k->has_status)
+		return;
+	k->has_status = true;
+	k->status = (uint8_t)status;
+	key_count(k, status);
+	if (--put->open == 0 && put->peer)
+		kv_nodeput_answer(put);
+}
+
+static bool
+key_beats(const struct kv_putkey *k, uint32_t version)
+{
+	return (k->put->flags & KV_PUT_UPSERT) && k->put->version > version;
+}
+
+static void key_rest(struct kv_putkey *k, int status);
+
+/* Another put of the key may go on: with what became of this one. */
+static void
+key_end_writing(struct kv_putkey *k, int status)
+{
+	bool exists = status == KV_OK || status == KV_EEXISTS;
+	struct kv_list twins;
+	struct kv_putkey *t;
+
+	if (!k->is_writer)
+		return;
+	k->is_writer = false;
+	kv_htab_del(&k->put->node->writing, &k->writing);
+	kv_list_init(&twins);
+	kv_list_splice_tail(&twins, &k->twins);
+	while ((t = KV_LIST_FIRST(&twins, struct kv_putkey, link))) {
+		struct kv_nodeput *put = t->put;
+
+		kv_list_del(&t->link);
+		t->state = KV_PUTKEY_NEW;
+		put->busy++;
+		if (exists && !key_beats(t, k->put->version))
+			key_rest(t, KV_EEXISTS);
+		else
+			kv_putkey_admit(t);
+		kv_nodeput_let_go(put);
+	}
+}
+
+static void
+key_leave(struct kv_putkey *k)
+{
+	kv_list_del(&k->link);
+	kv_list_del(&k->fresh);
+	if (k->state == KV_PUTKEY_FILLING)
+		kv_htab_del(&k->put->node->grants, &k->grant);
+	k->state = KV_PUTKEY_NEW;
+}
+
+static void
+key_drop_value(struct kv_putkey *k)
+{
+	if (k->owns_value)
+		free((void *)(uintptr_t)k->value);
+	k->owns_value = false;
+	k->value = NULL;
+}
+
+/* Its way ends here. k, and its put, may be freed. */
+static void
+key_rest(struct kv_putkey *k, int status)
+{
+	key_leave(k);
+	k->state = KV_PUTKEY_DONE;
+	key_drop_value(k);
+	key_settle(k, status);
+	key_end_writing(k, status);
+	kv_nodeput_drop(k->put);
+}
+
+static void
+key_drop_space(struct kv_putkey *k)
+{
+	kv_index_unreserve(k->put->node->index, kv_putkey_extents(k), k->n_ext);
+	if (k->n_ext > 1)
+		free(k->ext.many);
+	k->n_ext = 0;
+}
+
+/*
+ * It gets no further, whatever it waits for. Space that its requester may
+ * still write to stays reserved until that is over (quarantine); what is in
+ * the index stays, hidden, until its verdict comes.
+ */
+void
+kv_putkey_give_up(struct kv_putkey *k, int status)
+{
+	switch ((enum kv_putkey_state)k->state) {
+	case KV_PUTKEY_NEW:
+	case KV_PUTKEY_TWIN:
+	case KV_PUTKEY_PAGES:
+		key_rest(k, status);
+		return;
+	case KV_PUTKEY_FILLING:
+		key_settle(k, status);
+		key_end_writing(k, status);
+		if (k->put->moves)
+			kv_mover_cancel(&k->put->moves[k - k->put->keys].move);
+		return;
+	case KV_PUTKEY_HIDDEN:
+		key_settle(k, status);
+		return;
+	case KV_PUTKEY_DONE:
+		return;
+	}
+}
+
+void
+kv_putkey_proc_gone(struct kv_proc *p)
+{
+	struct kv_putkey *k;
+
+	while ((k = KV_LIST_FIRST(&p->grants, struct kv_putkey, link))) {
+		key_drop_space(k);
+		key_rest(k, KV_ECANCELED);
+	}
+}
+
+/* ---- the verdict ---- */
+
+/* All live masters have answered. */
+static void
+key_decide(struct kv_putkey *k)
+{
+	struct kv_node *node = k->put->node;
+	enum kv_verdict verdict = 0;
+	unsigned i;
+
+	for (i = 0; i < node->n_sessions && !verdict; i++)
+		if (kv_session_is_live(node, i))
+			verdict = k->verdict[i];
+	if (verdict == KV_VERDICT_GOES) {
+		kv_stats_add(&node->stats, KV_STAT_LOSERS, 1);
+		kv_nodeadmin_drop(node, k->object);
+		key_rest(k, KV_EEXISTS);
+		return;
+	}
+	if (!verdict)
+		kv_stats_add(&node->stats, KV_STAT_PUTS_UNPUBLISHED, 1);
+	kv_index_show(node->index, k->object, kv_loop_now(node->loop));
+	key_rest(k, KV_OK);
+}
+
+static struct kv_putkey *
+writer_find(struct kv_node *node, struct kv_hash hash)
+{
+	struct kv_htab_node *n = kv_htab_first(&node->writing, hash.lo);
+	struct kv_putkey *k;
+
+	for (; n; n = kv_htab_next(n, hash.lo)) {
+		k = KV_CONTAINER_OF(n, struct kv_putkey, writing);
+		if (kv_key_hash_is_equal(k->hash, hash))
+			return k;
+	}
+	return NULL;
+}
+
+/* What a master says of a copy that is shown. */
+static void
+shown_verdict(struct kv_node *node, unsigned session, struct kv_hash hash,
+	      const struct kv_put_id *id)
+{
+	struct kv_object *o = kv_index_find_hash(node->index, hash);
+	unsigned i;
+
+	for (i = 0; i < session; i++)
+		if (kv_session_is_live(node, i))
+			return; /* an earlier one decides */
+	if (!o || (o->flags & KV_OBJ_HIDDEN) ||
+	    o->id_random != kv_get64(id->random) ||
+	    o->id_version != kv_get32(id->version))
+		return;
+	kv_stats_add(&node->stats, KV_STAT_LOSERS, 1);
+	kv_nodeadmin_drop(node, o);
+}
+
+void
+kv_putkey_verdict(struct kv_node *node, unsigned session,
+		  const struct kv_id *hash_id, const struct kv_put_id *id,
+		  enum kv_verdict verdict)
+{
+	struct kv_hash hash = kv_key_hash_parse(*hash_id);
+	struct kv_putkey *k = writer_find(node, hash);
+
+	if (verdict == KV_VERDICT_OPEN)
+		return;
+	if (k && k->state == KV_PUTKEY_HIDDEN && (k->waits & 1u << session) &&
+	    k->put->random == kv_get64(id->random) &&
+	    k->put->version == kv_get32(id->version)) {
+		k->verdict[session] = (uint8_t)verdict;
+		k->waits &= (uint8_t) ~(1u << session);
+		if (!k->waits)
+			key_decide(k);
+	} else if (verdict == KV_VERDICT_GOES) {
+		shown_verdict(node, session, hash, id);
+	}
+}
+
+void
+kv_putkey_session_live(struct kv_node *node, unsigned session)
+{
+	struct kv_putkey *k;
+
+	KV_LIST_FOREACH(k, &node->hidden, link) {
+		k->waits |= (uint8_t)(1u << session);
+		kv_session_publish_to(node, session, k->object);
+	}
+}
+
+void
+kv_putkey_session_lost(struct kv_node *node, unsigned session)
+{
+	struct kv_putkey *k, *next;
+
+	KV_LIST_FOREACH_SAFE(k, next, &node->hidden, link) {
+		k->verdict[session] = 0;
+		k->waits &= (uint8_t) ~(1u << session);
+		if (!k->waits)
+			key_decide(k);
+	}
+}
+
+bool
+kv_putkey_owes(struct kv_node *node, unsigned session, uint64_t before_ns)
+{
+	struct kv_putkey *k;
+
+	/* The oldest ones come first. */
+	KV_LIST_FOREACH(k, &node->hidden, link) {
+		if (k->object->used_ns >= before_ns)
+			return false;
+		if (k->waits & 1u << session)
+			return true;
+	}
+	return false;
+}
+
+/* ---- the way of a key ---- */
+
+/* All bytes are in place: into the index, and to the masters. */
+static void
+key_commit(struct kv_putkey *k)
+{
+	struct kv_nodeput *put = k->put;
+	struct kv_node *node = put->node;
+	struct kv_index_new_object n = {
+		.hash = k->hash,
+		.tenant = put->tenant,
+		.key = k->key,
+		.key_len = k->key_len,
+		.size = k->size,
+		.ext = kv_putkey_extents(k),
+		.n_ext = k->n_ext,
+		.id_random = put->random,
+		.id_version = put->version,
+	};
+	struct kv_object *old;
+
+	key_leave(k);
+	if (put->flags & KV_PUT_SOFT_PIN)
+		n.flags |= KV_OBJ_SOFT_PIN;
+	if (put->flags & KV_PUT_HARD_PIN)
+		n.flags |= KV_OBJ_HARD_PIN;
+	old = kv_index_find(node->index, k->hash, put->tenant, k->key,
+			    k->key_len);
+	if (old)
+		kv_nodeadmin_drop(node, old);
+	k->object = kv_index_insert(node->index, &n, kv_loop_now(node->loop));
+	if (!k->object) {
+		key_drop_space(k);
+		key_rest(k, KV_ENOMEM);
+		return;
+	}
+	if (k->n_ext > 1)
+		free(k->ext.many);
+	k->n_ext = 0;
+	k->state = KV_PUTKEY_HIDDEN;
+	kv_list_add_tail(&node->hidden, &k->link);
+	k->waits = (uint8_t)kv_session_publish(node, k->object);
+	if (!k->waits)
+		key_decide(k);
+}
+
+void
+kv_putkey_filled(struct kv_putkey *k, bool gave_up)
+{
+	if (!gave_up && !k->has_status) {
+		key_commit(k);
+		return;
+	}
+	key_drop_space(k);
+	key_rest(k, KV_ECANCELED);
+}
+
+struct kv_putkey *
+kv_putkey_find_grant(struct kv_node *node, uint64_t grant)
+{
+	struct kv_htab_node *n = kv_htab_first(&node->grants, grant);
+
+	return n ? KV_CONTAINER_OF(n, struct kv_putkey, grant) : NULL;
+}
+
+/* The mover is done with it, one way or the other. */
+static void
+key_moved(struct kv_move *m)
+{
+	struct kv_putkey_move *pm =
+		KV_CONTAINER_OF(m, struct kv_putkey_move, move);
+	struct kv_putkey *k = pm->key;
+
+	if (m->status == 0 && !k->has_status) {
+		key_commit(k);
+		return;
+	}
+	key_drop_space(k);
+	key_rest(k, kv_status_from_errno(m->status));
+}
+
+static int
+key_expect(struct kv_putkey *k)
+{
+	struct kv_nodeput *put = k->put;
+	struct kv_putkey_move *pm = &put->moves[k - put->keys];
+	struct kv_link *link = kv_nodepeer_link(put->peer, put->data_token);
+
+	if (!link)
+		return -ECONNRESET;
+	pm->key = k;
+	pm->move.ext = kv_putkey_extents(k);
+	pm->move.n_ext = k->n_ext;
+	pm->move.bytes = k->size;
+	pm->move.ref = k->grant.hash;
+	pm->move.done = key_moved;
+	return kv_mover_expect(link, &pm->move);
+}
+
+/* Space is there; the bytes are to come. */
+static void
+key_grant(struct kv_putkey *k)
+{
+	struct kv_nodeput *put = k->put;
+	struct kv_node *node = put->node;
+	int rc;
+
+	rc = kv_htab_add(&node->grants, &k->grant, ++node->next_id);
+	if (rc == 0) {
+		k->state = KV_PUTKEY_FILLING;
+		if (put->moves)
+			rc = key_expect(k);
+		else
+			kv_list_add_tail(&put->proc->grants, &k->link);
+	}
+	if (rc < 0) {
+		key_drop_space(k);
+		key_rest(k, kv_status_from_errno(rc));
+		return;
+	}
+	kv_list_add_tail(&put->fresh, &k->fresh);
+}
+
+static void
+key_copy_value(const struct kv_putkey *k)
+{
+	const struct kv_extent *e = kv_putkey_extents(k);
+	char *pool = k->put->node->o.pool;
+	const uint8_t *from = k->value;
+	uint64_t left = k->size, n;
+
+	for (; left; left -= n, from += n, e++) {
+		n = kv_min_u64(left, e->len);
+		memcpy(pool + e->off, from, n);
+	}
+}
+
+/* It has to wait: a small value cannot stay in the message that it came in. */
+static bool
+key_keep_value(struct kv_putkey *k)
+{
+	uint8_t *own;
+
+	if (!k->is_inline || k->owns_value)
+		return true;
+	own = malloc(k->size ? k->size : 1);
+	if (!own)
+		return false;
+	if (k->size)
+		memcpy(own, k->value, k->size);
+	k->value = own;
+	k->owns_value = true;
+	return true;
+}
+
+static void
+key_no_space(struct kv_putkey *k, int rc)
+{
+	struct kv_node *node = k->put->node;
+
+	if (rc == -ENOMEM || !key_keep_value(k)) {
+		key_rest(k, KV_ENOMEM);
+	} else if (node->ready_bytes < node->pool_bytes) {
+		k->state = KV_PUTKEY_PAGES;
+		kv_list_add_tail(&node->pages, &k->link);
+	} else {
+		key_rest(k, rc == -EAGAIN ? KV_ENOROOM : KV_ENOSPACE);
+	}
+}
+
+/* Finds space. While pages are still coming they are waited for; nothing is
+ * evicted for want of what will be there in a moment. */
+void
+kv_putkey_place(struct kv_putkey *k)
+{
+	struct kv_node *node = k->put->node;
+	bool may_evict = node->ready_bytes >= node->pool_bytes &&
+			 !(k->put->flags & KV_PUT_NO_EVICT);
+	int n;
+
+	n = kv_index_reserve(node->index, k->size, may_evict,
+			     kv_loop_now(node->loop), node->scratch,
+			     KV_EXTENTS_MAX);
+	if (n < 0) {
+		key_no_space(k, n);
+		return;
+	}
+	k->n_ext = (uint16_t)n;
+	k->ext.one = node->scratch[0];
+	if (n > 1) {
+		size_t bytes = (size_t)n * sizeof(node->scratch[0]);
+
+		k->ext.many = malloc(bytes);
+		if (!k->ext.many) {
+			kv_index_unreserve(node->index, node->scratch,
+					   (unsigned)n);
+			k->n_ext = 0;
+			key_rest(k, KV_ENOMEM);
+			return;
+		}
+		memcpy(k->ext.many, node->scratch, bytes);
+	}
+	if (k->is_inline) {
+		key_copy_value(k);
+		key_drop_value(k);
+	}
+	if (k->is_inline || k->size == 0)
+		key_commit(k);
+	else
+		key_grant(k);
+}
+
+void
+kv_putkey_admit(struct kv_putkey *k)
+{
+	struct kv_nodeput *put = k->put;
+	struct kv_node *node = put->node;
+	struct kv_putkey *writer = writer_find(node, k->hash);
+	struct kv_object *o;
+
+	if (writer && (writer->put == put || !key_keep_value(k))) {
+		key_rest(k, writer->put == put ? KV_EEXISTS : KV_ENOMEM);
+		return;
+	}
+	if (writer) {
+		k->state = KV_PUTKEY_TWIN;
+		kv_list_add_tail(&writer->twins, &k->link);
+		return;
+	}
+	o = kv_index_find(node->index, k->hash, put->tenant, k->key,
+			  k->key_len);
+	if (o && !key_beats(k, o->id_version)) {
+		key_rest(k, KV_EEXISTS);
+		return;
+	}
+	if (kv_htab_add(&node->writing, &k->writing, k->hash.lo) < 0) {
+		key_rest(k, KV_ENOMEM);
+		return;
+	}
+	k->is_writer = true;
+	kv_putkey_place(k);
+}

@@ -1,0 +1,133 @@
+#ifndef KV_SVC_PUTKEY_H
+#define KV_SVC_PUTKEY_H
+
+/*
+ * One key of a put. nodeput.c takes a request apart and answers it; each of its
+ * keys is meanwhile on its own way (putkey.c):
+ *
+ *   NEW -> TWIN      another put of this key is under way: wait for its end
+ *   NEW -> PAGES     no space yet, the pool is still faulting in
+ *   NEW -> FILLING   space is granted; its bytes come into the mapping (SHM)
+ *                    or over a data connection (the mover)
+ *   NEW -> HIDDEN    in the index, not readable: the masters are asked
+ *   any -> DONE
+ *
+ * TWIN goes back to NEW; PAGES goes on as NEW does; FILLING goes to HIDDEN. Of
+ * all puts of a key at most one is its writer: the one that is past NEW.
+ *
+ * A key can have its status, and the put its answer, before the key is DONE:
+ * space that a requester may still write to, and a verdict that is still out,
+ * are waited for without it.
+ */
+
+#include "svc/nodecore.h"
+
+enum kv_putkey_state {
+	KV_PUTKEY_NEW,
+	KV_PUTKEY_TWIN,
+	KV_PUTKEY_PAGES,
+	KV_PUTKEY_FILLING,
+	KV_PUTKEY_HIDDEN,
+	KV_PUTKEY_DONE,
+};
+
+struct kv_putkey {
+	struct kv_htab_node writing; /* node->writing, by hash: the writer */
+	struct kv_htab_node grant;   /* node->grants: FILLING */
+	struct kv_list link;         /* TWIN: the writer's twins. PAGES, HIDDEN:
+				      * the node's. FILLING, SHM: the process's */
+	struct kv_list twins;        /* who waits for this writer */
+	struct kv_list fresh;        /* put->fresh: GRANT_R is due */
+	struct kv_nodeput *put;
+	struct kv_hash hash;
+	const uint8_t *key;
+	const uint8_t *value; /* inline, until it is copied to the pool */
+	uint64_t size;
+	struct kv_object *object; /* HIDDEN */
+	union {
+		struct kv_extent one;
+		struct kv_extent *many; /* n_ext > 1 */
+	} ext;
+	uint16_t n_ext;
+	uint16_t key_len;
+	uint8_t state;
+	uint8_t status;
+	bool has_status;
+	bool is_inline;
+	bool is_writer;
+	bool owns_value;
+	uint8_t waits; /* HIDDEN: bits of sessions whose verdict is out */
+	uint8_t verdict[KV_MASTERS_MAX];
+};
+
+/* KV_MODE_DATA: the bytes of a key on their way in. */
+struct kv_putkey_move {
+	struct kv_move move;
+	struct kv_putkey *key;
+};
+
+struct kv_nodeput {
+	struct kv_list all;  /* node->puts */
+	struct kv_list link; /* peer->puts */
+	struct kv_node *node;
+	struct kv_nodepeer *peer; /* NULL: answered, or lost */
+	struct kv_proc *proc;
+	struct kv_timer timer;
+	uint64_t id;
+	uint64_t random;
+	uint32_t version;
+	uint8_t mode;
+	uint8_t flags;
+	uint64_t data_token;
+	unsigned tenant;
+	unsigned count;
+	unsigned open; /* keys without a status */
+	unsigned busy; /* keys not DONE, and holders */
+	struct kv_list fresh;
+	struct kv_putkey_move *moves; /* count, KV_MODE_DATA only */
+	struct kv_putkey keys[];
+};
+
+/* Lets go of the put; the last one frees it. */
+void kv_nodeput_drop(struct kv_nodeput *put);
+/* The same for who held it while its keys went on: what was granted to them is
+ * told first. NULL is fine. */
+void kv_nodeput_let_go(struct kv_nodeput *put);
+/* Every key has a status. */
+void kv_nodeput_answer(struct kv_nodeput *put);
+
+/* Starts it on its way. k, and its put unless held, may be freed. */
+void kv_putkey_admit(struct kv_putkey *k);
+/* From NEW or PAGES: finds space, or waits, or fails. As above. */
+void kv_putkey_place(struct kv_putkey *k);
+/* Ends it where it is, as far as its requester is concerned. As above. */
+void kv_putkey_give_up(struct kv_putkey *k, int status);
+/* Its requester does not touch the granted space any more: the bytes are
+ * there, or (gave_up) will not come. As above. */
+void kv_putkey_filled(struct kv_putkey *k, bool gave_up);
+
+/* The key that has this grant, or NULL. */
+struct kv_putkey *kv_putkey_find_grant(struct kv_node *node, uint64_t grant);
+
+static inline const struct kv_extent *
+kv_putkey_extents(const struct kv_putkey *k)
+{
+	return k->n_ext > 1 ? k->ext.many : &k->ext.one;
+}
+
+/*
+ * A master's verdict on something published. What is not (any more) awaited
+ * is taken as word on a copy that is shown.
+ */
+void kv_putkey_verdict(struct kv_node *node, unsigned session,
+		       const struct kv_id *hash, const struct kv_put_id *id,
+		       enum kv_verdict verdict);
+/* The session begins (what is hidden is published to it), or is lost. */
+void kv_putkey_session_live(struct kv_node *node, unsigned session);
+void kv_putkey_session_lost(struct kv_node *node, unsigned session);
+/* Has it owed a verdict since before that time? */
+bool kv_putkey_owes(struct kv_node *node, unsigned session, uint64_t before_ns);
+/* The process has ended, its grants come back. */
+void kv_putkey_proc_gone(struct kv_proc *p);
+
+#endif

@@ -1,0 +1,482 @@
+/*
+ * Sessions of a node with its masters: dialled with back-off, dropped when the
+ * master refuses, breaks off, or is silent while it owes an answer.
+ */
+
+#include "svc/session.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/attr.h"
+#include "base/num.h"
+#include "base/status.h"
+#include "net/hello.h"
+#include "svc/putkey.h"
+#include "wire/msg.h"
+
+#define SILENT_NS      (1 * KV_NS_PER_S)
+#define WATCH_NS       (250 * KV_NS_PER_MS)
+#define DIAL_NS        (2 * KV_NS_PER_S)
+#define VERDICT_NS     (10 * KV_NS_PER_S)
+#define BACKOFF_NS_MIN (100 * KV_NS_PER_MS)
+#define BACKOFF_NS_MAX (1 * KV_NS_PER_S)
+/* Whether a master is silent is the watch's to say; this is for one that talks
+ * but never answers the call. */
+#define CALL_NS (10 * KV_NS_PER_S)
+
+static const char *const state_names[] = {
+	[KV_SESSION_WAITING] = "waiting",   [KV_SESSION_DIALING] = "dialing",
+	[KV_SESSION_GREETING] = "greeting", [KV_SESSION_JOINING] = "joining",
+	[KV_SESSION_LIVE] = "live",
+};
+
+static void
+set_state(struct kv_session *s, enum kv_session_state next, const char *why)
+{
+	assert(next == KV_SESSION_WAITING || next == s->state + 1);
+	kv_debug("session master=%s: %s -> %s (%s)", s->addr,
+		 state_names[s->state], state_names[next], why);
+	s->state = next;
+}
+
+/* Fails what is under way. The state is WAITING before anything is called. */
+static void
+session_close(struct kv_session *s, const char *why)
+{
+	bool was_live = s->state == KV_SESSION_LIVE;
+	struct kv_conn *conn = s->conn;
+	struct kv_nodepeer *peer = s->peer;
+
+	set_state(s, KV_SESSION_WAITING, why);
+	kv_loop_timer_del(&s->timer);
+	kv_loop_timer_del(&s->watch);
+	if (s->dial)
+		s->node->net->cancel(s->node->net, s->dial);
+	s->dial = NULL;
+	s->conn = NULL;
+	s->peer = NULL;
+	if (peer)
+		kv_nodepeer_free(peer);
+	if (conn)
+		kv_rpc_fail(&s->rpc, -ECONNRESET);
+	kv_conn_close(conn);
+	kv_publish_reset(s);
+	if (was_live) {
+		kv_stats_add(&s->node->stats, KV_STAT_SESSIONS_LOST, 1);
+		kv_putkey_session_lost(s->node, s->number);
+	}
+}
+
+static void session_dial(struct kv_timer *t);
+
+/* Between half of the back-off and all of it. */
+static void
+session_wait(struct kv_session *s)
+{
+	struct kv_loop *loop = s->node->loop;
+	uint64_t half = s->backoff_ns / 2;
+
+	s->backoff_ns = kv_min_u64(s->backoff_ns * 2, BACKOFF_NS_MAX);
+	s->timer.fn = session_dial;
+	kv_loop_timer_set(loop, &s->timer,
+			  kv_loop_now(loop) + half +
+				  kv_rng_below(&s->node->rng, half + 1));
+}
+
+void
+kv_session_lost(struct kv_session *s, const char *why)
+{
+	kv_log_limited(&s->log, kv_loop_now(s->node->loop), KV_LOG_WARN,
+		       "no session with master=%s: %s (trying again)", s->addr,
+		       why);
+	session_close(s, why);
+	session_wait(s);
+}
+
+/* ---- silence ---- */
+
+static void
+session_watch(struct kv_timer *t)
+{
+	struct kv_session *s = KV_CONTAINER_OF(t, struct kv_session, watch);
+	struct kv_loop *loop = s->node->loop;
+	uint64_t now = kv_loop_now(loop);
+
+	if (kv_list_is_empty(&s->rpc.calls))
+		return;
+	if (now - kv_max_u64(kv_conn_last_rx(s->conn), s->busy_ns) >= SILENT_NS)
+		kv_session_lost(s, "it is silent");
+	else
+		kv_loop_timer_set(loop, &s->watch, now + WATCH_NS);
+}
+
+void *
+kv_session_begin(struct kv_session *s, struct kv_call *call,
+		 enum kv_msg_type type)
+{
+	struct kv_loop *loop = s->node->loop;
+	uint64_t now = kv_loop_now(loop);
+
+	if (kv_list_is_empty(&s->rpc.calls))
+		s->busy_ns = now;
+	if (!s->watch.loop)
+		kv_loop_timer_set(loop, &s->watch, now + WATCH_NS);
+	return kv_rpc_begin(&s->rpc, call, type, now + CALL_NS);
+}
+
+/* ---- LIVE ---- */
+
+static void session_beat(struct kv_timer *t);
+
+static void
+session_rest(struct kv_session *s)
+{
+	struct kv_loop *loop = s->node->loop;
+
+	s->timer.fn = session_beat;
+	kv_loop_timer_set(loop, &s->timer, kv_loop_now(loop) + s->heartbeat_ns);
+}
+
+static void
+beat_heard(struct kv_call *call, int status, const struct kv_msg *msg)
+{
+	struct kv_session *s = KV_CONTAINER_OF(call, struct kv_session, call);
+	const struct kv_heartbeat_r *r;
+
+	if (s->state == KV_SESSION_WAITING)
+		return;
+	if (status < 0 || msg->type != KV_MSG_HEARTBEAT_R) {
+		kv_session_lost(s, "no answer to a heartbeat");
+		return;
+	}
+	r = msg->body;
+	if (r->status != KV_OK)
+		kv_session_lost(s, kv_status_text(r->status));
+}
+
+static void
+session_beat(struct kv_timer *t)
+{
+	struct kv_session *s = KV_CONTAINER_OF(t, struct kv_session, timer);
+	uint64_t now = kv_loop_now(s->node->loop);
+	struct kv_heartbeat *h;
+
+	if (now > VERDICT_NS &&
+	    kv_putkey_owes(s->node, s->number, now - VERDICT_NS)) {
+		kv_session_lost(s, "it owes a verdict");
+		return;
+	}
+	session_rest(s);
+	if (s->call.rpc)
+		return; /* the last one is not answered yet */
+	h = kv_session_begin(s, &s->call, KV_MSG_HEARTBEAT);
+	if (!h)
+		return;
+	kv_node_room(s->node, h);
+	kv_rpc_end(&s->rpc);
+}
+
+static bool
+session_decide(struct kv_session *s, const struct kv_msg *msg)
+{
+	const struct kv_decide *m = msg->body;
+	uint32_t i, n = kv_get32(m->count);
+	const struct kv_decide_ent *e;
+	struct kv_cut cut;
+
+	kv_cut_init(&cut, msg);
+	e = kv_cut_array(&cut, n, sizeof(*e));
+	if (!kv_cut_done(&cut))
+		return false;
+	for (i = 0; i < n; i++)
+		kv_putkey_verdict(s->node, s->number, &e[i].hash, &e[i].put_id,
+				  e[i].verdict);
+	return true;
+}
+
+static void
+session_on_msg(struct kv_conn *c, const struct kv_msg *msg)
+{
+	struct kv_session *s = kv_conn_arg(c);
+	bool is_good;
+
+	if (kv_rpc_take(&s->rpc, msg))
+		return;
+	if (s->state != KV_SESSION_LIVE)
+		is_good = false;
+	else if (msg->type == KV_MSG_DECIDE)
+		is_good = session_decide(s, msg);
+	else
+		is_good = kv_nodepeer_dispatch(s->peer, msg);
+	if (!is_good)
+		kv_session_lost(s, "it sent a broken message");
+}
+
+static void
+session_on_close(struct kv_conn *c, int status)
+{
+	kv_session_lost(kv_conn_arg(c), strerror(-status));
+}
+
+static void
+session_on_drain(struct kv_conn *c)
+{
+	struct kv_session *s = kv_conn_arg(c);
+
+	if (s->state == KV_SESSION_LIVE)
+		kv_publish_turn(s);
+}
+
+static const struct kv_conn_ops session_ops = {
+	.on_msg = session_on_msg,
+	.on_close = session_on_close,
+	.on_drain = session_on_drain,
+};
+
+/* ---- from the dial to JOIN_R ---- */
+
+static void
+session_joined(struct kv_call *call, int status, const struct kv_msg *msg)
+{
+	struct kv_session *s = KV_CONTAINER_OF(call, struct kv_session, call);
+	const struct kv_join_r *r;
+
+	if (s->state == KV_SESSION_WAITING)
+		return;
+	if (status < 0 || msg->type != KV_MSG_JOIN_R) {
+		kv_session_lost(s, "no answer to JOIN");
+		return;
+	}
+	r = msg->body;
+	if (r->status != KV_OK) {
+		kv_session_lost(s, kv_status_text(r->status));
+		return;
+	}
+	s->peer = kv_nodepeer_of_session(s->node, s->conn);
+	if (!s->peer) {
+		kv_session_lost(s, "out of memory");
+		return;
+	}
+	set_state(s, KV_SESSION_LIVE, "joined");
+	kv_stats_add(&s->node->stats, KV_STAT_SESSIONS_OPENED, 1);
+	if (!s->was_live)
+		kv_info("session with master=%s", s->addr);
+	else
+		kv_log_recovered(&s->log, KV_LOG_INFO,
+				 "session with master=%s again", s->addr);
+	s->was_live = true;
+	s->backoff_ns = BACKOFF_NS_MIN;
+	s->heartbeat_ns =
+		kv_max_u64(kv_get32(r->heartbeat_ms), 10) * KV_NS_PER_MS;
+	s->call.fn = beat_heard;
+	session_rest(s);
+	kv_publish_start(s);
+	kv_putkey_session_live(s->node, s->number);
+}
+
+static void
+session_join(struct kv_session *s)
+{
+	struct kv_node *node = s->node;
+	size_t name_len = kv_min_size(strlen(node->o.name), KV_NAME_BYTES_MAX);
+	size_t addr_len = strlen(node->addr);
+	struct kv_join *j = NULL;
+	char *tail = NULL;
+
+	set_state(s, KV_SESSION_JOINING, "greeted");
+	s->call.fn = session_joined;
+	if (kv_session_begin(s, &s->call, KV_MSG_JOIN))
+		tail = kv_conn_tail(s->conn, addr_len + name_len);
+	if (tail)
+		j = kv_conn_body(s->conn);
+	if (!j) {
+		kv_session_lost(s, "out of memory");
+		return;
+	}
+	j->host = node->o.host;
+	j->pool_bytes = kv_le64(node->pool_bytes);
+	j->addr_len = (uint8_t)addr_len;
+	j->name_len = (uint8_t)name_len;
+	memcpy(tail, node->addr, addr_len);
+	memcpy(tail + addr_len, node->o.name, name_len);
+	kv_rpc_end(&s->rpc);
+}
+
+static void
+session_greeted(struct kv_call *call, int status, const struct kv_msg *msg)
+{
+	struct kv_session *s = KV_CONTAINER_OF(call, struct kv_session, call);
+	struct kv_hello_result r;
+
+	if (s->state == KV_SESSION_WAITING)
+		return;
+	if (status < 0) {
+		kv_session_lost(s, "no answer to HELLO");
+		return;
+	}
+	status = kv_hello_parse(msg, &r);
+	if (status != KV_OK)
+		kv_session_lost(s, r.text[0] ? r.text : kv_status_text(status));
+	else
+		session_join(s);
+}
+
+static void
+session_dialed(void *arg, struct kv_stream *stream, int status)
+{
+	struct kv_session *s = arg;
+	struct kv_node *node = s->node;
+	struct kv_hello_opts hello = {
+		.role = KV_ROLE_NODE,
+		.boot = &node->boot,
+		.host = &node->o.host,
+		.name = node->o.name,
+	};
+
+	s->dial = NULL;
+	if (!stream) {
+		kv_session_lost(s, strerror(-status));
+		return;
+	}
+	s->conn = kv_conn_new(node->loop, stream, &session_ops, s);
+	if (!s->conn) {
+		kv_session_lost(s, "out of memory");
+		return;
+	}
+	kv_rpc_init(&s->rpc, s->conn);
+	set_state(s, KV_SESSION_GREETING, "connected");
+	s->call.fn = session_greeted;
+	if (!kv_session_begin(s, &s->call, KV_MSG_HELLO) ||
+	    !kv_hello_build(s->conn, &hello)) {
+		kv_session_lost(s, "out of memory");
+		return;
+	}
+	kv_rpc_end(&s->rpc);
+}
+
+static void
+session_dial(struct kv_timer *t)
+{
+	struct kv_session *s = KV_CONTAINER_OF(t, struct kv_session, timer);
+	struct kv_node *node = s->node;
+
+	set_state(s, KV_SESSION_DIALING, "due");
+	s->dial = node->net->connect(node->net, node->loop, s->addr,
+				     kv_loop_now(node->loop) + DIAL_NS,
+				     session_dialed, s);
+	if (!s->dial)
+		kv_session_lost(s, "out of memory");
+}
+
+/* ---- all of them ---- */
+
+static void
+session_turn(struct kv_defer *d)
+{
+	struct kv_session *s = KV_CONTAINER_OF(d, struct kv_session, turn);
+
+	if (s->is_broken)
+		kv_session_lost(s, "too much to publish");
+	else if (s->state == KV_SESSION_LIVE)
+		kv_publish_turn(s);
+}
+
+int
+kv_session_open_all(struct kv_node *node)
+{
+	struct kv_session *s;
+	int rc;
+
+	for (; node->n_sessions < KV_MASTERS_MAX; node->n_sessions++) {
+		if (!node->o.masters[node->n_sessions])
+			break;
+		s = calloc(1, sizeof(*s));
+		if (!s)
+			return -ENOMEM;
+		s->node = node;
+		s->number = node->n_sessions;
+		s->addr = node->o.masters[node->n_sessions];
+		s->backoff_ns = BACKOFF_NS_MIN;
+		s->watch.fn = session_watch;
+		s->turn.fn = session_turn;
+		s->timer.fn = session_dial;
+		rc = kv_loop_timer_set(node->loop, &s->timer,
+				       kv_loop_now(node->loop));
+		if (rc < 0) {
+			free(s);
+			return rc;
+		}
+		node->sessions[node->n_sessions] = s;
+	}
+	return 0;
+}
+
+void
+kv_session_leave_all(struct kv_node *node)
+{
+	unsigned i;
+
+	for (i = 0; i < node->n_sessions; i++) {
+		struct kv_session *s = node->sessions[i];
+
+		if (s->state == KV_SESSION_LIVE &&
+		    kv_conn_begin(s->conn, KV_MSG_LEAVE, 0, 0)) {
+			kv_conn_end(s->conn);
+			kv_conn_flush(s->conn);
+		}
+	}
+}
+
+void
+kv_session_close_all(struct kv_node *node)
+{
+	unsigned i, n = node->n_sessions;
+
+	for (i = 0; i < n; i++)
+		session_close(node->sessions[i], "the node ends");
+	node->n_sessions = 0;
+	for (i = 0; i < n; i++) {
+		kv_publish_fini(node->sessions[i]);
+		free(node->sessions[i]);
+		node->sessions[i] = NULL;
+	}
+}
+
+bool
+kv_session_is_live(const struct kv_node *node, unsigned session)
+{
+	return node->sessions[session]->state == KV_SESSION_LIVE;
+}
+
+unsigned
+kv_session_publish(struct kv_node *node, const struct kv_object *o)
+{
+	unsigned i, to = 0;
+
+	for (i = 0; i < node->n_sessions; i++) {
+		if (!kv_session_is_live(node, i))
+			continue;
+		kv_publish_add(node->sessions[i], o);
+		to |= 1u << i;
+	}
+	return to;
+}
+
+void
+kv_session_publish_to(struct kv_node *node, unsigned session,
+		      const struct kv_object *o)
+{
+	kv_publish_add(node->sessions[session], o);
+}
+
+void
+kv_session_withdraw(struct kv_node *node, const struct kv_object *o)
+{
+	unsigned i;
+
+	for (i = 0; i < node->n_sessions; i++)
+		if (kv_session_is_live(node, i))
+			kv_publish_gone(node->sessions[i], o);
+}

@@ -1,0 +1,75 @@
+#ifndef KV_SVC_SESSION_H
+#define KV_SVC_SESSION_H
+
+/*
+ * A node's session with one master: session.c opens it, keeps it and drops it;
+ * publish.c says on it what the node holds. What others of the node may ask of
+ * them stands in nodecore.h.
+ */
+
+#include "base/bytes.h"
+#include "net/rpc.h"
+#include "svc/nodecore.h"
+
+/*
+ *   WAITING -> DIALING -> GREETING -> JOINING -> LIVE
+ *
+ * and from each of them back to WAITING.
+ */
+enum kv_session_state {
+	KV_SESSION_WAITING,
+	KV_SESSION_DIALING,
+	KV_SESSION_GREETING,
+	KV_SESSION_JOINING,
+	KV_SESSION_LIVE,
+};
+
+struct kv_session {
+	struct kv_node *node;
+	unsigned number; /* place in node->sessions: the first live one decides
+			  */
+	const char *addr;
+	enum kv_session_state state;
+	struct kv_dial *dial;
+	struct kv_conn *conn;
+	struct kv_nodepeer *peer; /* LIVE: asks the node for things */
+	struct kv_rpc rpc;
+	struct kv_call call;   /* HELLO, JOIN, HEARTBEAT: one at a time */
+	struct kv_timer timer; /* back-off, heartbeat */
+	struct kv_timer watch; /* while an answer is owed */
+	uint64_t busy_ns;      /* since then one always was */
+	uint64_t backoff_ns;
+	uint64_t heartbeat_ns;
+	struct kv_log_limit log;
+	bool was_live; /* ever */
+
+	/* publish.c */
+	struct kv_defer turn;
+	struct kv_bytes adds;  /* of kv_publish_ent, not sent */
+	struct kv_bytes gones; /* the same; leave after all adds */
+	struct kv_bytes scan;
+	uint64_t cursor; /* of the sync */
+	bool is_syncing;
+	bool is_broken;  /* out of memory, or too much to say */
+	unsigned frames; /* unanswered */
+	unsigned sync_frames;
+};
+
+/* Begins a call that the watch looks after; as kv_rpc_begin. */
+void *kv_session_begin(struct kv_session *s, struct kv_call *call,
+		       enum kv_msg_type type);
+/* Drops it, and tries again later. Not from within a call of kv_session_publish
+ * or kv_session_withdraw. */
+void kv_session_lost(struct kv_session *s, const char *why);
+
+/* The session is LIVE: everything is to be published. */
+void kv_publish_start(struct kv_session *s);
+/* Sends what may be sent now. */
+void kv_publish_turn(struct kv_session *s);
+/* It is over: forgets everything. No frame is under way. */
+void kv_publish_reset(struct kv_session *s);
+void kv_publish_fini(struct kv_session *s);
+void kv_publish_add(struct kv_session *s, const struct kv_object *o);
+void kv_publish_gone(struct kv_session *s, const struct kv_object *o);
+
+#endif
