@@ -35,25 +35,26 @@ FLAVOUR_tsan := -O1 -DKV_FAULTS -fsanitize=thread
 FLAVOUR_fuzz := $(FLAVOUR_asan) -fsanitize=fuzzer-no-link
 FLAVOUR_cov := -O0 -DKV_FAULTS --coverage -fprofile-update=atomic
 FLAVOUR := $(or $(FLAVOUR_$(BUILD)),$(error BUILD=$(BUILD): no such flavour))
-KV_CPPFLAGS := -D_GNU_SOURCE -Ilib
+KV_CPPFLAGS := -D_GNU_SOURCE -Ilib -I.
 KV_CFLAGS := -std=gnu11 $(WARN) -fPIC -fvisibility=hidden -pthread \
 	-fstack-protector-strong -fno-strict-aliasing $(FLAVOUR)
 COMPILE = $(CC) $(KV_CPPFLAGS) $(CPPFLAGS) $(KV_CFLAGS) $(CFLAGS)
-LINK = $(Q)$(COMPILE) $(LDFLAGS) -o $@ $(filter %.o %.a,$^)
+LINK = $(Q)$(COMPILE) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^)
 SO_LIBS := -lpcre2-8 -lxxhash -lpthread
 LIBS := -lmicrohttpd -lcjson $(SO_LIBS)
 
 # The shared library leaves out what only the daemons and programs need.
 LIB := $(filter-out lib/python/%,$(wildcard lib/*/*.c))
 SO := $(filter-out lib/http/% lib/cli/% lib/disk/% lib/svc/admin.c,$(LIB))
+# A program is cmd/PROG.c and, if it has more parts, cmd/PROG_*.c.
 CMD := $(wildcard cmd/*.c)
 # What tests share is an archive, so that each test links what it uses.
 SHARED := $(filter-out tests/lib/fuzz_main.c tests/sim/test_%,\
 	$(wildcard tests/lib/*.c tests/mock/*.c tests/sim/*.c))
 SRC := $(LIB) $(CMD) $(wildcard tests/unit/*/*.c) \
 	$(filter-out tests/api/%,$(wildcard tests/*/*.c))
-HEADERS := $(wildcard lib/*.h lib/*/*.h)
-PROGS := $(CMD:cmd/%.c=$O/%)
+HEADERS := $(wildcard lib/*.h lib/*/*.h cmd/*.h)
+PROGS := $(patsubst cmd/%.c,$O/%,$(filter-out $(wildcard cmd/*_*.c),$(CMD)))
 UNIT := $(patsubst %.c,$O/%,$(wildcard tests/unit/*/test_*.c))
 SIM := $(patsubst %.c,$O/%,$(wildcard tests/sim/test_*.c))
 FUZZ := $(patsubst %.c,$O/%,$(wildcard tests/fuzz/fuzz_*.c))
@@ -84,6 +85,8 @@ $O/libkvpool.so: $(SO:%.c=$O/%.o) $O/.files
 	$(LINK) -shared -Wl,-soname,libkvpool.so.0 -Wl,-z,defs $(SO_LIBS)
 $(PROGS): $O/%: $O/cmd/%.o $O/libkvpool.a
 	$(LINK) $(LIBS)
+parts = $(patsubst %.c,$O/%.o,$(filter $1_%.c,$(CMD)))
+$(foreach p,$(PROGS),$(eval $p: $(call parts,$(p:$O/%=cmd/%))))
 $(UNIT) $(SIM) $(IT) $(BENCH): $O/%: $O/%.o $O/libtest.a $O/libkvpool.a
 	$(LINK) -lcmocka $(LIBS)
 FUZZ_MAIN := $(if $(filter-out fuzz,$(BUILD)),$O/tests/lib/fuzz_main.o)
