@@ -1,0 +1,22 @@
+#ifndef KV_CLI_FILEIN_H
+#define KV_CLI_FILEIN_H
+
+#include "base/attr.h"
+
+struct kv_bytes;
+
+/* A pipe's end is not known in advance; a value above that is refused. */
+#define KV_FILEIN_BYTES_MAX (16ull << 30)
+
+/*
+ * Appends all bytes of the file at PATH to B; "-" is stdin if IS_DASH_STDIN.
+ * They are read, not mapped: a file that is cut short meanwhile must not end
+ * the program.
+ *
+ * 0; the -errno of what failed; -ESTALE if the file changed while it was read;
+ * -EFBIG. On failure B is as it was.
+ */
+KV_MUST_CHECK int kv_filein_read(struct kv_bytes *b, const char *path,
+				 bool is_dash_stdin);
+
+#endif
