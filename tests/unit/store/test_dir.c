@@ -276,7 +276,7 @@ test_model(void **state)
 	uint64_t seed;
 
 	(void)state;
-	for (seed = 1; seed <= 40; seed++) {
+	for (seed = 1; seed <= 40 / KV_TEST_SLOWER; seed++) {
 		run_model(seed, false, 50000);
 		run_model(seed, true, 10000);
 	}
@@ -329,7 +329,7 @@ static void
 test_memory(void **state)
 {
 	enum {
-		MANY = 120000,
+		MANY = 120000 / KV_TEST_SLOWER,
 	};
 	unsigned replicas, s;
 	struct kv_dir *d;
@@ -424,7 +424,7 @@ static void
 test_no_stall(void **state)
 {
 	enum {
-		MANY = 2000000,
+		MANY = 2000000 / KV_TEST_SLOWER,
 		STEP = 8,
 	};
 	struct kv_dir *d = dir_with(1);

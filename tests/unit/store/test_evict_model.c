@@ -355,6 +355,7 @@ step(struct model *m, struct key *k)
 {
 	unsigned what = (unsigned)below(m, 12);
 
+	kv_index_prefetch(m->ix, hash_of((size_t)(k - m->key)));
 	if (!k->o)
 		do_put(m, k);
 	else if (k->in_index && k->hidden && what < 8)
@@ -461,7 +462,7 @@ test_model(void **state)
 	uint64_t seed;
 
 	(void)state;
-	for (seed = 1; seed <= 16; seed++)
+	for (seed = 1; seed <= 20 / KV_TEST_SLOWER; seed++)
 		run_model(seed, 20000);
 }
 
