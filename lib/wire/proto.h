@@ -85,7 +85,8 @@ struct kv_hello_r {
 	struct kv_le64 features;
 	struct kv_id boot;    /* the answering side */
 	struct kv_le64 token; /* random name of this connection */
-			      /* tail: text */
+
+	/* tail: text */
 };
 
 struct kv_ping {
@@ -309,7 +310,8 @@ struct kv_node_rec {
 	struct kv_le64 pinned_bytes;
 	struct kv_le64 keys;
 	struct kv_le64 victim_age_ms; /* idle time of what would go next */
-				      /* then: addr ("host:port"), name */
+
+	/* then: addr ("host:port"), name */
 };
 
 struct kv_nodes {
@@ -321,7 +323,8 @@ struct kv_nodes_r {
 	uint8_t zero[3];
 	struct kv_le32 count;
 	struct kv_le64 master_keys; /* entries of the directory */
-				    /* tail: records with their strings */
+
+	/* tail: records with their strings */
 };
 
 struct kv_report {
