@@ -457,7 +457,8 @@ simnet_run(struct simnet *sn, uint64_t until_ns)
 		if (next > until_ns)
 			break;
 		/* Somebody always finds something to do, and does nothing. */
-		assert(++idle < IDLE_TURNS_MAX);
+		assert(idle < IDLE_TURNS_MAX);
+		idle++;
 		if (next > sn->clock->ns) {
 			sn->clock->ns = next;
 			idle = 0;
