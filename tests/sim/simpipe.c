@@ -321,7 +321,7 @@ do_writev(struct kv_stream *s, const struct iovec *iov, int n)
 	struct simpipe_end *to = other(e);
 	size_t part;
 
-	if (e->shut || (e->link->is_unix && to->shut))
+	if (e->shut || (e->link->is_unix && e->in.ended))
 		return -EPIPE;
 	if (e->in.reset)
 		return -ECONNRESET;

@@ -107,7 +107,10 @@ own_close_says_nothing(void **state)
 	assert_int_equal(kv_conn_send_fd(simside_b.c, 0), -ECONNRESET);
 	kv_conn_pause(simside_b.c, true);
 	kv_conn_flush(simside_b.c);
+	kv_conn_end(simside_b.c);
 	assert_null(kv_conn_detach(simside_b.c));
+	simside_run_ms(1);
+	assert_int_equal(simside_b.closes, 1);
 	kv_conn_close(NULL);
 }
 
@@ -129,17 +132,35 @@ static void
 last_words_are_heard_after_a_failed_write(void **state)
 {
 	(void)state;
+	kv_conn_pause(simside_b.c, true);
 	for (uint64_t id = 0; id < 1000; id++)
 		simside_ping(&simside_a, id);
 	kv_conn_flush(simside_a.c);
 	simside_end(&simside_a);
+	simside_run_ms(1);
+	kv_conn_pause(simside_b.c, false);
 	simside_ping(&simside_b, 1);
 	kv_conn_flush(simside_b.c);
 	assert_false(kv_conn_is_open(simside_b.c));
-	assert_int_equal(simside_b.closes, 0);
+	assert_int_equal(simside_b.closes + simside_b.msgs, 0);
 	simside_run_ms(1);
-	assert_int_equal(simside_b.status, -ECONNRESET);
+	assert_int_equal(simside_b.msgs, 1000);
 	assert_int_equal(simside_b.closes, 1);
+	assert_int_equal(simside_b.status, -ECONNRESET);
+}
+
+static void
+failed_write_ends_a_paused_connection(void **state)
+{
+	(void)state;
+	kv_conn_pause(simside_b.c, true);
+	simside_end(&simside_a);
+	simside_run_ms(1);
+	assert_int_equal(simside_b.closes, 0);
+	simside_ping(&simside_b, 1);
+	simside_run_ms(1);
+	assert_int_equal(simside_b.closes, 1);
+	assert_int_equal(simside_b.status, -ECONNRESET);
 }
 
 static void
@@ -165,6 +186,21 @@ detached_stream_goes_on(void **state)
 	simside_run_ms(1);
 	assert_int_equal(simside_a.msgs, 2);
 	assert_int_equal(simside_b.closes + simside_a.closes, 0);
+}
+
+static void
+frames_in_the_buffer_are_not_left_behind(void **state)
+{
+	(void)state;
+	simside_b.pause_at_msg = true;
+	simside_ping(&simside_a, 1);
+	simside_ping(&simside_a, 2);
+	simside_run_ms(1);
+	assert_int_equal(simside_b.msgs, 1);
+	assert_null(kv_conn_detach(simside_b.c));
+	kv_conn_pause(simside_b.c, false);
+	simside_run_ms(1);
+	assert_int_equal(simside_b.msgs, 2);
 }
 
 static void
@@ -412,7 +448,9 @@ main(void)
 		ON_TCP(own_close_says_nothing),
 		ON_TCP(messages_before_the_end_are_handed_over),
 		ON_UNIX(last_words_are_heard_after_a_failed_write),
+		ON_UNIX(failed_write_ends_a_paused_connection),
 		ON_TCP(detached_stream_goes_on),
+		ON_TCP(frames_in_the_buffer_are_not_left_behind),
 		ON_TCP(other_ops_take_over),
 		ON_UNIX(descriptor_rides_along),
 		ON_TCP(close_in_on_msg),

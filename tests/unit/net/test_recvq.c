@@ -152,6 +152,54 @@ frame_is_kept_while_its_payload_comes(void **state)
 	free(room);
 }
 
+/* Room to read ahead is made behind the frame, which may move for it. */
+static void
+frame_at_the_end_of_the_buffer(void **state)
+{
+	static uint8_t room[100000];
+	struct kv_msg msg;
+
+	(void)state;
+	send_frame(KV_MSG_XFER, (64 << 10) - 100, sizeof(room));
+	assert_int_equal(next(&msg), KV_RECVQ_PAYLOAD);
+	q.iov[0] = (struct iovec){ room, sizeof(room) };
+	kv_recvq_place(&q, 1);
+	assert_int_equal(next(&msg), KV_RECVQ_MSG);
+	for (size_t k = 0; k < sizeof(struct kv_xfer); k++)
+		assert_int_equal(((const uint8_t *)msg.body)[k], 't');
+	for (size_t k = 0; k < msg.tail_len; k++)
+		assert_int_equal(msg.tail[k], 't');
+}
+
+/* The header of a next payload comes alone, small frames together again. */
+static void
+reading_ahead_fits_what_came_last(void **state)
+{
+	enum {
+		BYTES = 1 << 20
+	};
+	uint8_t *room = malloc(BYTES);
+	struct kv_msg msg;
+
+	(void)state;
+	assert_non_null(room);
+	for (int i = 0; i < 2; i++) {
+		send_frame(KV_MSG_DATA, 0, BYTES);
+		assert_int_equal(next(&msg), KV_RECVQ_PAYLOAD);
+		q.iov[0] = (struct iovec){ room, BYTES };
+		kv_recvq_place(&q, 1);
+		assert_int_equal(next(&msg), KV_RECVQ_MSG);
+	}
+	assert_true(put - payload_read <= (64 << 10) + 512);
+	reads = 0;
+	for (int i = 0; i < 500; i++)
+		send_frame(KV_MSG_PING, 0, 0);
+	for (int i = 0; i < 500; i++)
+		assert_int_equal(next(&msg), KV_RECVQ_MSG);
+	assert_int_equal(reads, 2);
+	free(room);
+}
+
 static void
 many_pieces_take_several_reads(void **state)
 {
@@ -236,6 +284,8 @@ main(void)
 		WITH_QUEUE(small_frames_come_with_one_read),
 		WITH_QUEUE(bulk_is_not_copied),
 		WITH_QUEUE(frame_is_kept_while_its_payload_comes),
+		WITH_QUEUE(frame_at_the_end_of_the_buffer),
+		WITH_QUEUE(reading_ahead_fits_what_came_last),
 		WITH_QUEUE(many_pieces_take_several_reads),
 		WITH_QUEUE(dropped_payload_leaves_the_next_frame),
 		WITH_QUEUE(buffer_follows_the_need),
