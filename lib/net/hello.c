@@ -78,8 +78,8 @@ kv_hello_check(const struct kv_msg *msg, const struct kv_id *boot,
 	    (kv_get16(h->version_min) > KV_WIRE_VERSION ||
 	     kv_get16(h->version_max) < KV_WIRE_VERSION)) {
 		snprintf(text, KV_HELLO_TEXT_BYTES,
-			 "you speak protocol versions %u to %u, this side %u "
-			 "to %u: use the same release on both",
+			 "you speak protocol versions %u to %u, this side %d "
+			 "to %d: use the same release on both",
 			 kv_get16(h->version_min), kv_get16(h->version_max),
 			 KV_WIRE_VERSION, KV_WIRE_VERSION);
 		return KV_EVERSION;

@@ -378,7 +378,7 @@ int
 simreq_get_one(struct simreq *r, const char *key,
 	       const struct simget_opts *opts, struct simgot *out)
 {
-	struct simgot own;
+	struct simgot own = { 0 };
 	uint64_t id = simreq_get(r, &key, 1, opts);
 	bool is_there;
 
