@@ -46,9 +46,10 @@ struct kv_node_opts {
 
 	/* Addresses as net->listen takes them; NULL ends the list. */
 	const char *listen[KV_NODE_LISTEN_MAX];
-	/* What others are to dial, "host:port"; with an empty host they take
-	 * the one that the master sees. NULL: ":" and the port of the first
-	 * TCP address. */
+	/* What others are to dial, "host" or "host:port"; without a port (or
+	 * with port 0) that of the first TCP address. NULL: that address, or
+	 * only its port when it is every address of this host: then others
+	 * take the host that the master sees. */
 	const char *addr;
 	const char *name;  /* for people */
 	struct kv_id boot; /* zero: random */

@@ -12,7 +12,9 @@
 #include "base/num.h"
 #include "base/status.h"
 #include "base/str.h"
+#include "net/addr.h"
 #include "net/hello.h"
+#include "net/sock.h"
 #include "net/stream.h"
 #include "svc/nodecore.h"
 #include "wire/msg.h"
@@ -381,10 +383,29 @@ node_accept(void *arg, struct kv_stream *s, const struct kv_peer *who)
 	node->n_conns++;
 }
 
-static bool
-is_tcp(const char *addr)
+/* What others dial: as it was told, or where it listens; without a host when
+ * that is every address of this one. */
+static void
+addr_init(struct kv_node *node, const char *bound)
 {
-	return strncmp(addr, "tcp:", 4) == 0;
+	char text[KV_ADDR_TEXT_BYTES_MAX], err[KV_ADDR_ERROR_BYTES];
+	struct kv_addr a, told;
+
+	if (node->addr[0] ||
+	    kv_addr_parse(bound, 0, &a, err, sizeof(err)) < 0 ||
+	    a.kind != KV_ADDR_TCP)
+		return;
+	if (node->o.addr &&
+	    kv_addr_parse(node->o.addr, a.port, &told, err, sizeof(err)) == 0) {
+		told.port = told.port ? told.port : a.port;
+		a = told;
+	}
+	if (kv_addr_is_unspecified(&a))
+		snprintf(text, sizeof(text), ":%u", a.port);
+	else
+		kv_addr_format(&a, text);
+	if (strlen(text) < sizeof(node->addr))
+		strcpy(node->addr, text);
 }
 
 int
@@ -393,8 +414,6 @@ kv_nodepeer_listen(struct kv_node *node, char *err, size_t err_bytes)
 	unsigned i;
 	int rc;
 
-	if (node->o.addr)
-		snprintf(node->addr, sizeof(node->addr), "%s", node->o.addr);
 	for (i = 0; i < KV_NODE_LISTEN_MAX && node->o.listen[i]; i++) {
 		const char *addr = node->o.listen[i];
 
@@ -403,12 +422,10 @@ kv_nodepeer_listen(struct kv_node *node, char *err, size_t err_bytes)
 						       node->bound[i], &rc);
 		if (!node->listeners[i]) {
 			snprintf(err, err_bytes, "cannot listen on %s: %s",
-				 addr, strerror(-rc));
+				 addr, kv_sock_error_text(rc));
 			return rc;
 		}
-		if (is_tcp(addr) && !node->addr[0])
-			snprintf(node->addr, sizeof(node->addr), "%s",
-				 strrchr(node->bound[i], ':'));
+		addr_init(node, node->bound[i]);
 	}
 	return 0;
 }

@@ -23,8 +23,8 @@ struct kv_pool_opts {
 	const char *masters; /* "host:port", several separated by commas;
 			      * NULL: none */
 	const char *listen;  /* "host:port"; NULL: no TCP */
-	const char *addr;    /* told to others instead of `listen`; NULL: its
-			      * port, at the address that the master sees */
+	const char *addr;    /* told to others instead of `listen`: "host" or
+			      * "host:port"; see struct kv_node_opts */
 	const char *socket;  /* path of the Unix socket; NULL: none */
 	const char *socket_group; /* who may attach besides the own user;
 				   * NULL: nobody */
@@ -36,9 +36,9 @@ struct kv_pool_opts {
 
 /*
  * Starts it on `loop`, or (NULL) on a thread of its own. Strings are copied.
- * Returns when the addresses are bound and the first pages are there; the
- * masters are looked for in the background. NULL on failure, with one line in
- * err that says what to do.
+ * Returns when the addresses are bound; pages come and masters are looked for
+ * in the background. NULL on failure with errno, and one line in err that says
+ * what to do.
  */
 struct kv_pool *kv_pool_start(const struct kv_pool_opts *opts,
 			      struct kv_loop *loop, char *err,

@@ -13,6 +13,7 @@
 #include "base/num.h"
 #include "base/status.h"
 #include "net/hello.h"
+#include "net/sock.h"
 #include "svc/putkey.h"
 #include "wire/msg.h"
 
@@ -337,7 +338,7 @@ session_dialed(void *arg, struct kv_stream *stream, int status)
 
 	s->dial = NULL;
 	if (!stream) {
-		kv_session_lost(s, strerror(-status));
+		kv_session_lost(s, kv_sock_error_text(status));
 		return;
 	}
 	s->conn = kv_conn_new(node->loop, stream, &session_ops, s);

@@ -1,0 +1,237 @@
+/* kvclient: owns memory of this machine, serves processes of this host and
+ * other nodes. */
+#include <argp.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sysexits.h>
+
+#include "base/log.h"
+#include "base/str.h"
+#include "cli/opts.h"
+#include "event/loop.h"
+#include "event/sig.h"
+#include "svc/node.h"
+#include "svc/pool.h"
+
+enum {
+	OPT_SOCKET_GROUP = 0x100,
+	OPT_EXIST_GRACE,
+	OPT_WORKERS,
+};
+
+enum {
+	WORKERS_MAX = 64,
+};
+
+static const struct argp_option options[] = {
+	{ "socket-group", OPT_SOCKET_GROUP, "GROUP", 0,
+	  "group that may attach (default: only the same user)", 0 },
+	{ "exist-grace", OPT_EXIST_GRACE, "TIME", 0,
+	  "keep what was found to exist for so long if possible (5s)", 0 },
+	{ "workers", OPT_WORKERS, "N", 0, "threads that move bytes (2)", 0 },
+	{ 0 },
+};
+
+struct options {
+	struct kv_opts common;
+	const char *socket_group;
+	uint64_t grace_ns;
+	unsigned workers;
+};
+
+static error_t
+parse(int key, char *arg, struct argp_state *state)
+{
+	struct options *o = state->input;
+
+	switch (key) {
+	case OPT_SOCKET_GROUP:
+		o->socket_group = arg;
+		return 0;
+	case OPT_EXIST_GRACE:
+		o->grace_ns = kv_opts_time(state, "--exist-grace", arg, 1,
+					   3600 * KV_NS_PER_S);
+		return 0;
+	case OPT_WORKERS:
+		o->workers = (unsigned)kv_opts_number(state, "--workers", arg,
+						      1, WORKERS_MAX);
+		return 0;
+	case ARGP_KEY_ARG:
+		argp_failure(state, EX_USAGE, 0, "%s: no arguments here", arg);
+		return EINVAL;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+struct daemon {
+	struct kv_loop *loop;
+	struct kv_sig sig;
+	struct kv_pool *pool;
+};
+
+static void
+daemon_done(void *arg)
+{
+	struct daemon *d = arg;
+
+	kv_loop_stop(d->loop);
+}
+
+static void
+daemon_signal(struct kv_sig *sig, int signo)
+{
+	struct daemon *d = KV_CONTAINER_OF(sig, struct daemon, sig);
+
+	if (signo != SIGTERM && signo != SIGINT)
+		return; /* SIGHUP, SIGPIPE */
+	kv_info("ending signal=%s", strsignal(signo));
+	kv_pool_stop(d->pool, daemon_done, d);
+}
+
+/* Before any thread: they inherit the mask. */
+static int
+daemon_signals(struct daemon *d)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGHUP);
+	sigaddset(&set, SIGPIPE);
+	return kv_sig_init(&d->sig, d->loop, &set, daemon_signal);
+}
+
+static void
+say_ready(const struct kv_pool *p, const struct kv_conf *c)
+{
+	char size[16];
+
+	kv_info("ready addr=%s socket=%s pool=\"%s\" master=%s",
+		kv_pool_addr(p), kv_pool_socket(p),
+		kv_str_size_format(size, sizeof(size),
+				   (uint64_t)c->global_segment_size),
+		c->master_server_address[0] ? c->master_server_address
+					    : "none");
+}
+
+static struct kv_pool *
+pool_start(const struct options *o, struct kv_loop *loop, const char *socket)
+{
+	const struct kv_conf *c = &o->common.conf;
+	char listen[16], err[512];
+	struct kv_pool_opts po = {
+		.bytes = (uint64_t)c->global_segment_size,
+		.hugepages = c->hugepages,
+		.masters = c->master_server_address,
+		.listen = listen,
+		.addr = c->host[0] ? c->host : NULL,
+		.socket = socket,
+		.socket_group = o->socket_group,
+		.name = c->host[0] ? c->host : NULL,
+		.grace_ns = o->grace_ns,
+		.workers = o->workers,
+	};
+	struct kv_pool *p;
+	int code;
+
+	if (!c->master_server_address[0])
+		po.masters = NULL;
+	snprintf(listen, sizeof(listen), ":%u", c->port);
+	p = kv_pool_start(&po, loop, err, sizeof(err));
+	if (!p) {
+		code = errno;
+		/* Why it cannot listen was logged where it failed. */
+		if (strncmp(err, "cannot listen", 13) != 0)
+			kv_err("%s", err);
+		errno = code;
+	}
+	return p;
+}
+
+/* What kept the daemon from starting, as an exit code. */
+static int
+exit_code(int err)
+{
+	switch (err) {
+	case EINVAL:
+	case ERANGE:
+	case ENAMETOOLONG:
+	case ENOENT:
+		return EX_USAGE;
+	case ENOMEM:
+	case ENOSPC:
+	case EMFILE:
+	case ENFILE:
+	case EAGAIN:
+		return EX_OSERR;
+	case EACCES:
+	case EPERM:
+		return EX_NOPERM;
+	default:
+		return EX_UNAVAILABLE;
+	}
+}
+
+static int
+run(const struct options *o, const char *socket)
+{
+	struct daemon d = { .loop = kv_loop_new(NULL) };
+	int code = EX_OSERR, rc;
+
+	if (!d.loop || daemon_signals(&d) < 0) {
+		kv_err("cannot start: %m");
+		kv_loop_free(d.loop);
+		return code;
+	}
+	d.pool = pool_start(o, d.loop, socket);
+	if (d.pool) {
+		say_ready(d.pool, &o->common.conf);
+		rc = kv_loop_run(d.loop);
+		code = rc < 0 ? EX_OSERR : EX_OK;
+	} else {
+		code = exit_code(errno);
+	}
+	kv_pool_free(d.pool);
+	kv_sig_fini(&d.sig);
+	kv_loop_free(d.loop);
+	return code;
+}
+
+int
+main(int argc, char **argv)
+{
+	static const struct argp argp = {
+		.options = options,
+		.parser = parse,
+		.doc = "Give memory of this machine to the pool, and serve the "
+		       "processes of this host and other nodes.",
+	};
+	struct options o = { .workers = 2 };
+	const struct kv_opts_program program = {
+		.argp = &argp,
+		.input = &o,
+		.who = KV_CONF_CLIENT,
+	};
+	char socket[KV_SOCKPATH_BYTES_MAX + 1];
+	int code;
+
+	kv_opts_parse(&o.common, &program, argc, argv);
+	code = kv_opts_load(&o.common);
+	if (code)
+		return code;
+	if (o.common.conf.global_segment_size <= 0) {
+		kv_err("--global-segment-size: a kvclient needs memory to "
+		       "give: more than 0");
+		return EX_USAGE;
+	}
+	if (kv_opts_socket(&o.common, socket, sizeof(socket)) < 0) {
+		kv_err("--socket: a path may have %d bytes",
+		       KV_SOCKPATH_BYTES_MAX);
+		return EX_USAGE;
+	}
+	return run(&o, socket);
+}
