@@ -8,9 +8,11 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include "base/num.h"
 #include "base/rng.h"
+#include "net/fdstream.h"
 #include "simpair.h"
 #include "test.h"
 
@@ -38,7 +40,6 @@ struct flow {
 	size_t payloads_out; /* whose `sent` is not called yet */
 	uint8_t *room;       /* of the payload that is coming */
 	struct kv_timer timer;
-	bool started;
 };
 
 struct parcel {
@@ -236,39 +237,55 @@ on_close(struct kv_conn *c, int status)
 	fail_msg("seed %lu: closed: %d", seed, status);
 }
 
-static void
-run(const struct simnet_opts *opts, bool is_unix)
-{
-	static const struct kv_conn_ops ops = {
-		.on_msg = on_msg,
-		.on_payload = on_payload,
-		.on_close = on_close,
-		.on_drain = on_drain,
-	};
-	struct simpair pair;
-	struct flow flows[2] = { 0 };
+static const struct kv_conn_ops ops = {
+	.on_msg = on_msg,
+	.on_payload = on_payload,
+	.on_close = on_close,
+	.on_drain = on_drain,
+};
 
-	simpair_open(&pair, opts, is_unix);
+static void
+begin(struct flow flows[2], struct kv_loop *loop, struct kv_stream *s[2])
+{
 	for (unsigned i = 0; i < 2; i++) {
 		struct flow *f = &flows[i];
 
-		f->me = i;
-		f->timer.fn = tick;
+		*f = (struct flow){ .me = i, .timer.fn = tick };
 		kv_rng_seed(&f->rng, seed * 2 + i);
-		f->c = kv_conn_new(pair.loop, pair.stream[i], &ops, f);
+		f->c = kv_conn_new(loop, s[i], &ops, f);
 		assert_non_null(f->c);
 		tick(&f->timer);
 	}
-	for (int s = 0;
-	     s < 100 && (flows[0].taken < FRAMES || flows[1].taken < FRAMES);
-	     s++)
-		simpair_run(&pair, KV_NS_PER_S);
+}
+
+static bool
+is_done(const struct flow *f)
+{
+	return f->taken == FRAMES && f->sent == FRAMES && !f->payloads_out;
+}
+
+static void
+end(struct flow flows[2])
+{
 	for (unsigned i = 0; i < 2; i++) {
-		assert_int_equal(flows[i].taken, FRAMES);
-		assert_int_equal(flows[i].payloads_out, 0);
+		assert_true(is_done(&flows[i]));
 		kv_loop_timer_del(&flows[i].timer);
 		kv_conn_close(flows[i].c);
 	}
+}
+
+static void
+run(const struct simnet_opts *opts, bool is_unix)
+{
+	struct simpair pair;
+	struct flow flows[2];
+
+	simpair_open(&pair, opts, is_unix);
+	begin(flows, pair.loop, pair.stream);
+	for (int s = 0; s < 100 && !(is_done(&flows[0]) && is_done(&flows[1]));
+	     s++)
+		simpair_run(&pair, KV_NS_PER_S);
+	end(flows);
 	simpair_close(&pair);
 }
 
@@ -304,12 +321,45 @@ in_whole_pieces(void **state)
 	run(&opts, false);
 }
 
+/* The same over a socket and on a loop that sleeps. */
+static void
+over_sockets(void **state)
+{
+	struct kv_loop *loop = kv_loop_new(NULL);
+	struct kv_stream *s[2];
+	struct flow flows[2];
+	int fds[2], small = 20000;
+	uint64_t until;
+
+	(void)state;
+	assert_non_null(loop);
+	assert_int_equal(socketpair(AF_UNIX,
+				    SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC,
+				    0, fds),
+			 0);
+	for (int i = 0; i < 2; i++) {
+		setsockopt(fds[i], SOL_SOCKET, SO_SNDBUF, &small,
+			   sizeof(small));
+		s[i] = kv_fdstream_new(loop, fds[i]);
+		assert_non_null(s[i]);
+	}
+	seed = 101;
+	begin(flows, loop, s);
+	until = kv_loop_refresh(loop) + 60 * KV_NS_PER_S;
+	while (!(is_done(&flows[0]) && is_done(&flows[1])) &&
+	       kv_loop_now(loop) < until)
+		assert_true(kv_loop_turn(loop, until) >= 0);
+	end(flows);
+	kv_loop_free(loop);
+}
+
 int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(in_random_pieces),
 		cmocka_unit_test(in_whole_pieces),
+		cmocka_unit_test(over_sockets),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
