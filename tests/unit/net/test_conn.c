@@ -85,7 +85,7 @@ frame_half_built_does_not_leave(void **state)
 	kv_conn_flush(simside_a.c);
 	simside_run_ms(1);
 	assert_int_equal(simside_b.msgs, 1);
-	assert_non_null(kv_conn_tail(simside_a.c, 10));
+	memset(kv_conn_tail(simside_a.c, 10), 0, 10);
 	kv_conn_end(simside_a.c);
 	simside_run_ms(1);
 	assert_int_equal(simside_b.msgs, 2);
