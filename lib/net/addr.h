@@ -7,7 +7,7 @@
  *   host:port  1.2.3.4:port  [v6]:port   TCP; "tcp:" may stand before it.
  *              Without :port the default port, if there is one.
  *              An empty host or "*" is every address of this host.
- *   unix:PATH  a Unix socket, at most 107 bytes
+ *   unix:PATH  a Unix socket, at most 107 bytes; unix:@NAME an abstract one
  *   rdma:...   -ENOTSUP
  *
  * A word before the first colon that is one of the three is the scheme, so a

@@ -82,6 +82,8 @@ append_unix(struct kv_lookup_result *r, const char *path)
 	struct sockaddr_un un = { .sun_family = AF_UNIX };
 
 	memcpy(un.sun_path, path, strlen(path));
+	if (path[0] == '@')
+		un.sun_path[0] = 0; /* abstract, see unixsock.h */
 	append(r, &un, sizeof(un));
 }
 

@@ -42,6 +42,8 @@ name_of(const char *path)
 	struct sockaddr_un un = { .sun_family = AF_UNIX };
 
 	snprintf(un.sun_path, sizeof(un.sun_path), "%s", path);
+	if (path[0] == '@')
+		un.sun_path[0] = 0;
 	return un;
 }
 
@@ -288,6 +290,22 @@ bind_locked(struct kv_unixsock *u, gid_t group)
 	return err ? err : kv_steal_fd(&fd);
 }
 
+/* A name of the kernel's alone: no file, no lock, nothing left behind. */
+static int
+bind_abstract(struct kv_unixsock *u)
+{
+	struct sockaddr_un un = name_of(u->path);
+	kv_auto_close int fd = open_socket();
+
+	if (fd < 0)
+		return fd;
+	if (bind(fd, (struct sockaddr *)&un, sizeof(un))) {
+		kv_err("cannot listen on %s: %m", u->path);
+		return -errno;
+	}
+	return kv_steal_fd(&fd);
+}
+
 int
 kv_unixsock_bind(struct kv_unixsock *u, const char *path, gid_t group)
 {
@@ -296,6 +314,9 @@ kv_unixsock_bind(struct kv_unixsock *u, const char *path, gid_t group)
 	if (strlen(path) > KV_SOCKPATH_BYTES_MAX)
 		return -ENAMETOOLONG;
 	snprintf(u->path, sizeof(u->path), "%s", path);
+	u->lock_fd = -1;
+	if (path[0] == '@')
+		return bind_abstract(u);
 	err = make_default_folder(path, group);
 	if (err)
 		return err;
@@ -313,6 +334,8 @@ kv_unixsock_unbind(struct kv_unixsock *u)
 {
 	struct stat st;
 
+	if (u->path[0] == '@')
+		return;
 	if (!lstat(u->path, &st) && st.st_dev == u->dev && st.st_ino == u->ino)
 		unlink(u->path);
 	drop_lock(u);

@@ -251,6 +251,28 @@ nobody_there_is_told_at_once(void **state)
 }
 
 static void
+an_abstract_name_leaves_no_file_and_is_taken_once(void **state)
+{
+	struct netpair p, again;
+	char addr[64];
+	char c;
+
+	(void)state;
+	snprintf(addr, sizeof(addr), "unix:@kvpool-test-%d", (int)getpid());
+	netpair_open(&p, addr);
+	assert_true(p.peer.is_unix);
+	assert_int_equal(p.peer.pid, getpid());
+	assert_int_equal(netpair_write(p.near, "x"), 1);
+	assert_int_equal(netpair_read(&p, p.far, &c, 1), 1);
+	netpair_listen(&again, "127.0.0.1:0");
+	assert_int_equal(netpair_dial(&again, addr, 5000), 0);
+	netpair_close(&again);
+	netpair_close(&p);
+	netpair_open(&p, addr);
+	netpair_close(&p);
+}
+
+static void
 what_is_no_address_to_dial_is_refused(void **state)
 {
 	static const char *const bad[] = { "",     "host",        ":80",
@@ -673,6 +695,8 @@ main(void)
 		TIGHT(an_empty_host_takes_both_families),
 		TIGHT(a_port_that_is_taken_is_refused),
 		TIGHT(a_port_can_be_used_again_at_once),
+		cmocka_unit_test(
+			an_abstract_name_leaves_no_file_and_is_taken_once),
 		TIGHT(nobody_there_is_told_at_once),
 		TIGHT(what_is_no_address_to_dial_is_refused),
 		TIGHT(a_black_hole_costs_the_deadline_and_no_more),
