@@ -242,15 +242,14 @@ plan_pin(struct planner *g, struct kv_nodeget_plan *p)
 {
 	struct kv_proc *proc = g->peer->proc;
 	bool is_shm = g->msg->mode == KV_MODE_SHM;
-	size_t need = 0;
+	unsigned n_ext = 0;
+	size_t need;
 
-	if (is_shm) {
-		p->n_ext = (uint16_t)extents_cut(p->object, p->off, p->bytes,
-						 NULL);
-		need = p->n_ext * sizeof(struct kv_extent_le);
-	} else if (!g->has_link) {
+	if (is_shm)
+		n_ext = extents_cut(p->object, p->off, p->bytes, NULL);
+	else if (!g->has_link)
 		return KV_ECONNLOST;
-	}
+	need = n_ext * sizeof(struct kv_extent_le);
 	if (need > g->room || !kv_proc_has_room(proc, p->object->size)) {
 		kv_stats_add(&proc->node->stats, KV_STAT_GETS_BUSY, 1);
 		return KV_EBUSY;
@@ -260,6 +259,7 @@ plan_pin(struct planner *g, struct kv_nodeget_plan *p)
 		return KV_ENOMEM;
 	g->room -= need;
 	g->pushes += !is_shm;
+	p->n_ext = (uint16_t)n_ext;
 	p->how = is_shm ? KV_HOW_EXTENTS : KV_HOW_DATA;
 	return KV_OK;
 }

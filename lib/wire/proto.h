@@ -245,7 +245,8 @@ struct kv_get_r {
 	uint8_t status; /* not 0: all keys failed so, count is 0 */
 	uint8_t zero[3];
 	struct kv_le32 count;
-	/* tail: count entries, extents in order, inline values in order */
+	/* tail: count entries, extents of what was asked for in order, inline
+	 * values in order */
 };
 
 struct kv_get_ent_r {
