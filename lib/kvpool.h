@@ -38,30 +38,30 @@ extern "C" {
 /* Numbers never change; new ones are added. */
 enum kv_status {
 	KV_OK = 0,
-	KV_EMISS = 1,	      /* no such key */
-	KV_EEXISTS = 2,	      /* the key has a value already; it stays */
-	KV_ENOSPACE = 3,      /* free and evictable memory are too small */
-	KV_ENOROOM = 4,	      /* inside the pool only: try another owner */
-	KV_EINVALID = 5,      /* a bad argument */
-	KV_ETOOBIG = 6,	      /* the buffers are too small for the value, or
-			       * the value is larger than the pool */
-	KV_EBUSY = 7,	      /* pinned memory is at its bound, or two writers
-			       * of one key met: try again */
+	KV_EMISS = 1,        /* no such key */
+	KV_EEXISTS = 2,      /* the key has a value already; it stays */
+	KV_ENOSPACE = 3,     /* free and evictable memory are too small */
+	KV_ENOROOM = 4,      /* inside the pool only: try another owner */
+	KV_EINVALID = 5,     /* a bad argument */
+	KV_ETOOBIG = 6,      /* the buffers are too small for the value, or
+			      * the value is larger than the pool */
+	KV_EBUSY = 7,        /* pinned memory is at its bound, or two writers
+			      * of one key met: try again */
 	KV_ETIMEOUT = 8,     /* the deadline passed */
-	KV_EUNREACHABLE = 9,  /* nobody answers there */
-	KV_ECONNLOST = 10,    /* the connection broke during the call */
-	KV_EPROTO = 11,	      /* the peer sent what it must not */
-	KV_EVERSION = 12,     /* the peer speaks other versions */
-	KV_EDENIED = 13,      /* not allowed */
-	KV_ETRANSFER = 14,    /* bytes could not be moved */
-	KV_ECHECKSUM = 15,    /* bytes arrived damaged */
-	KV_ECANCELED = 16,    /* given up by the caller */
-	KV_ECLOSED = 17,      /* the object is closed, or this is a fork */
-	KV_ENOMEM = 18,	      /* this process is out of memory or descriptors */
-	KV_EGONE = 19,	      /* the object or the peer went away meanwhile */
-	KV_ELEASED = 20,      /* protected for a time (compatibility mode) */
-	KV_EINTERNAL = 21,    /* a bug; the log says more */
-	KV_ENOTSUP = 22,      /* not built in, or not for this kind of peer */
+	KV_EUNREACHABLE = 9, /* nobody answers there */
+	KV_ECONNLOST = 10,   /* the connection broke during the call */
+	KV_EPROTO = 11,      /* the peer sent what it must not */
+	KV_EVERSION = 12,    /* the peer speaks other versions */
+	KV_EDENIED = 13,     /* not allowed */
+	KV_ETRANSFER = 14,   /* bytes could not be moved */
+	KV_ECHECKSUM = 15,   /* bytes arrived damaged */
+	KV_ECANCELED = 16,   /* given up by the caller */
+	KV_ECLOSED = 17,     /* the object is closed, or this is a fork */
+	KV_ENOMEM = 18,      /* this process is out of memory or descriptors */
+	KV_EGONE = 19,       /* the object or the peer went away meanwhile */
+	KV_ELEASED = 20,     /* protected for a time (compatibility mode) */
+	KV_EINTERNAL = 21,   /* a bug; the log says more */
+	KV_ENOTSUP = 22,     /* not built in, or not for this kind of peer */
 };
 
 /* A short English text for 0, an error number or its negative. */
@@ -137,19 +137,18 @@ struct kv_buf {
 struct kv_put_item {
 	struct kv_key key;
 	const struct kv_buf *bufs; /* the value is their concatenation */
-	size_t nbufs;		   /* 0: the empty value */
-	int status;		   /* out: 0, -KV_EEXISTS, or why not */
-	uint32_t replicas;	   /* out: copies made */
+	size_t nbufs;              /* 0: the empty value */
+	int status;                /* out: 0, -KV_EEXISTS, or why not */
+	uint32_t replicas;         /* out: copies made */
 };
 
 struct kv_put_opts {
 	size_t size;
-	uint32_t replicas;    /* 0: 1. Fewer nodes: as many as there are */
-	int soft_pin;	      /* leaves after everything unpinned */
-	int hard_pin;	      /* never evicted; removed by force only */
-	const char *prefer;   /* node name or "host:port": tried first */
-	int upsert;	      /* replace an existing value */
-	uint32_t timeout_ms;  /* 0: the client's */
+	uint32_t replicas;   /* 0: 1. Fewer nodes: as many as there are */
+	int soft_pin;        /* leaves after everything unpinned */
+	int hard_pin;        /* never evicted; removed by force only */
+	const char *prefer;  /* node name or "host:port": tried first */
+	uint32_t timeout_ms; /* 0: the client's */
 };
 
 /*
@@ -166,11 +165,11 @@ struct kv_get_item {
 	struct kv_key key;
 	const struct kv_buf *bufs; /* filled in order */
 	size_t nbufs;
-	uint64_t off;	 /* part: first byte wanted */
-	int is_part;	 /* read the bytes [off, off + sum of bufs) of the value
-			  * as far as they exist; else the whole value must fit */
-	int status;	 /* out: 0, -KV_EMISS, -KV_ETOOBIG, ... */
-	uint64_t len;	 /* out: bytes written to bufs */
+	uint64_t off; /* part: first byte wanted */
+	int is_part;  /* read the bytes [off, off + sum of bufs) of the value
+		       * as far as they exist; else the whole value must fit */
+	int status;   /* out: 0, -KV_EMISS, -KV_ETOOBIG, ... */
+	uint64_t len; /* out: bytes written to bufs */
 	uint64_t size_total; /* out: size of the whole value, also with
 			      * -KV_ETOOBIG */
 };
@@ -195,8 +194,8 @@ long kv_client_exist(struct kv_client *c, const struct kv_key *keys, size_t n,
 /* Removes n keys everywhere. status[i]: 0, -KV_EMISS, -KV_EBUSY (hard-pinned
  * and not forced), ... Returns the number removed. *away: owners that could
  * not be told (NULL allowed). */
-long kv_client_remove(struct kv_client *c, const struct kv_key *keys,
-		      size_t n, int force, int *status, uint32_t *away);
+long kv_client_remove(struct kv_client *c, const struct kv_key *keys, size_t n,
+		      int force, int *status, uint32_t *away);
 
 /* Removes what matches a PCRE2 pattern (searched, not anchored). NULL: all of
  * the tenant's keys. Returns the number removed, or an error number. */
@@ -215,8 +214,8 @@ int64_t kv_client_get_one(struct kv_client *c, const void *key, size_t key_len,
 
 struct kv_view {
 	struct kv_key key; /* in */
-	int status;	   /* out */
-	uint64_t size;	   /* out: of the whole value */
+	int status;        /* out */
+	uint64_t size;     /* out: of the whole value */
 	/* out: the value, read-only, pinned until kv_client_release. More
 	 * than one piece only when it lies scattered in the pool. */
 	const struct kv_buf *pieces;
@@ -312,7 +311,7 @@ struct kv_engine_opts {
 	const char *listen; /* "host:port"; port 0 chooses; NULL "0.0.0.0:0" */
 	const char *name;
 	uint32_t timeout_ms; /* default of each call; 0: 30,000 ms */
-	int no_attach;	     /* never use cross-memory attach */
+	int no_attach;       /* never use cross-memory attach */
 	int allow_ptracer;   /* PR_SET_PTRACER_ANY, where Yama asks for it */
 };
 
@@ -376,8 +375,7 @@ struct kv_note_in {
 	size_t text_len;
 };
 /* Takes up to max of the messages that came; returns how many. */
-long kv_engine_notes(struct kv_engine *e, struct kv_note_in *notes,
-		     size_t max);
+long kv_engine_notes(struct kv_engine *e, struct kv_note_in *notes, size_t max);
 
 #pragma GCC visibility pop
 

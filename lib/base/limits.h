@@ -12,6 +12,9 @@
 #define KV_NAME_BYTES_MAX     128 /* node name, host */
 #define KV_SOCKPATH_BYTES_MAX 107 /* sockaddr_un.sun_path less its NUL */
 
+/* Values. */
+#define KV_OBJECT_BYTES_MAX (1ull << 40) /* as large as the largest pool */
+
 /* Wire. */
 #define KV_FRAME_BYTES_MAX  (1u << 20) /* body of a control frame */
 #define KV_INLINE_BYTES_MAX 65536      /* value carried in a message */

@@ -39,7 +39,7 @@ start(struct kv_op_crew *crew, atomic_int *counts, unsigned sleep_us, long res)
 	struct job *j = malloc(sizeof(*j));
 
 	assert_non_null(j);
-	*j = (struct job){&counts[0], &counts[1], sleep_us, res};
+	*j = (struct job){ &counts[0], &counts[1], sleep_us, res };
 	return kv_op_start(crew, job_run, job_drop, j);
 }
 
@@ -47,7 +47,7 @@ static void
 test_results_reach_their_waiters(void **state)
 {
 	struct kv_op_crew *crew = kv_op_crew_new("t", 3, 100);
-	atomic_int counts[2] = {0, 0};
+	atomic_int counts[2] = { 0, 0 };
 	struct kv_op *ops[50];
 	long res, i;
 
@@ -67,7 +67,7 @@ static void
 test_wait_ends_at_its_deadline_and_can_be_repeated(void **state)
 {
 	struct kv_op_crew *crew = kv_op_crew_new("t", 1, 10);
-	atomic_int counts[2] = {0, 0};
+	atomic_int counts[2] = { 0, 0 };
 	struct kv_op *op = start(crew, counts, 200000, 7);
 	long res = 0;
 
@@ -82,7 +82,7 @@ static void
 test_a_full_queue_refuses_and_drops(void **state)
 {
 	struct kv_op_crew *crew = kv_op_crew_new("t", 1, 1);
-	atomic_int counts[2] = {0, 0};
+	atomic_int counts[2] = { 0, 0 };
 	struct kv_op *a, *b, *c;
 	long res;
 
@@ -104,7 +104,7 @@ static void
 test_closing_ends_what_waits(void **state)
 {
 	struct kv_op_crew *crew = kv_op_crew_new("t", 1, 10);
-	atomic_int counts[2] = {0, 0};
+	atomic_int counts[2] = { 0, 0 };
 	struct kv_op *a, *b;
 	long res;
 

@@ -1,0 +1,188 @@
+#include "svc/ask.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/attr.h"
+#include "base/clock.h"
+#include "base/num.h"
+#include "base/status.h"
+
+#define TRY_NS KV_NS_PER_S
+
+static void ask_next(struct kv_ask *ask);
+
+static void
+ask_end(struct kv_ask *ask, int status, const struct kv_msg *msg)
+{
+	ask->link = NULL;
+	if (!ask->starting) {
+		ask->fn(ask, status, msg);
+		return;
+	}
+	ask->status = status;
+	ask->over = true;
+	kv_loop_defer(ask->ch->loop, &ask->defer);
+}
+
+/* This one did not answer: it is left alone for a while, the next is asked. */
+static void
+ask_failed(struct kv_ask *ask, int status)
+{
+	struct kv_chan *ch = ask->ch;
+
+	ask->status = status;
+	if (ask->master < KV_HUB_MASTERS_MAX)
+		kv_hub_master_down(ch->hub, (unsigned)ask->master,
+				   kv_loop_now(ch->loop));
+	ask->link = NULL;
+	ask_next(ask);
+}
+
+static void
+ask_answered(struct kv_call *call, int status, const struct kv_msg *msg)
+{
+	struct kv_ask *ask = KV_CONTAINER_OF(call, struct kv_ask, call);
+	const struct kv_error_r *e;
+
+	if (status < 0) {
+		/* Silent: the connection is of no use to later calls either. */
+		if (status == -ETIMEDOUT)
+			kv_link_drop(ask->link, -KV_ETIMEOUT);
+		ask_failed(ask, -kv_status_from_errno(status));
+		return;
+	}
+	if (ask->master < KV_HUB_MASTERS_MAX)
+		kv_hub_master_up(ask->ch->hub, (unsigned)ask->master);
+	ask->from_local = ask->master == KV_HUB_MASTERS_MAX;
+	if (msg->type == KV_MSG_ERROR_R) {
+		e = msg->body;
+		ask_end(ask, e->status ? -e->status : -KV_EPROTO, NULL);
+		return;
+	}
+	if (msg->type != (enum kv_msg_type)(ask->type + 128)) {
+		ask_end(ask, -KV_EPROTO, NULL);
+		return;
+	}
+	ask_end(ask, 0, msg);
+}
+
+static void
+ask_send(struct kv_ask *ask)
+{
+	uint64_t now = kv_loop_now(ask->ch->loop);
+	uint64_t try_ns = ask->try_ns ? ask->try_ns : TRY_NS;
+	struct kv_rpc *rpc = &ask->link->ctl.rpc;
+	void *body;
+	int rc;
+
+	ask->call.fn = ask_answered;
+	body = kv_rpc_begin(rpc, &ask->call, ask->type,
+			    kv_min_u64(ask->deadline, now + try_ns));
+	if (!body) {
+		ask_failed(ask, -KV_ECONNLOST);
+		return;
+	}
+	rc = ask->build(ask, rpc->conn, body);
+	if (rc < 0) {
+		kv_conn_abort(rpc->conn);
+		kv_rpc_cancel(&ask->call);
+		ask_end(ask, -kv_status_from_errno(rc), NULL);
+		return;
+	}
+	kv_rpc_end(rpc);
+	kv_conn_flush(rpc->conn);
+}
+
+static void
+ask_open(struct kv_link_wait *w, int status)
+{
+	struct kv_ask *ask = KV_CONTAINER_OF(w, struct kv_ask, wait);
+
+	if (status < 0)
+		ask_failed(ask, status);
+	else
+		ask_send(ask);
+}
+
+/* Whom to ask now; NULL: nobody is left. */
+static struct kv_link *
+ask_choose(struct kv_ask *ask)
+{
+	struct kv_chan *ch = ask->ch;
+	uint64_t now = kv_loop_now(ch->loop);
+	unsigned i;
+
+	for (i = 0; i < ch->hub->n_masters && !ask->local_only; i++) {
+		if (ask->tried & 1u << i ||
+		    kv_hub_master_is_down(ch->hub, i, now))
+			continue;
+		ask->tried |= 1u << i;
+		ask->master = (int)i;
+		return ch->masters[i];
+	}
+	if (!(ask->or_local || ask->local_only) || !ch->local ||
+	    ask->tried & 1u << KV_HUB_MASTERS_MAX)
+		return NULL;
+	ask->tried |= 1u << KV_HUB_MASTERS_MAX;
+	ask->master = KV_HUB_MASTERS_MAX;
+	return ch->local;
+}
+
+static void
+ask_next(struct kv_ask *ask)
+{
+	int rc;
+
+	if (kv_loop_now(ask->ch->loop) >= ask->deadline) {
+		ask_end(ask, -KV_ETIMEOUT, NULL);
+		return;
+	}
+	ask->link = ask_choose(ask);
+	if (!ask->link) {
+		ask_end(ask, ask->status, NULL);
+		return;
+	}
+	ask->wait.fn = ask_open;
+	rc = kv_link_open(ask->link, &ask->wait, false, ask->deadline);
+	if (rc > 0)
+		ask_send(ask);
+	else if (rc < 0)
+		ask_end(ask, rc, NULL);
+}
+
+static void
+ask_told(struct kv_defer *d)
+{
+	struct kv_ask *ask = KV_CONTAINER_OF(d, struct kv_ask, defer);
+
+	ask->fn(ask, ask->status, NULL);
+}
+
+void
+kv_ask_start(struct kv_chan *ch, struct kv_ask *ask)
+{
+	ask->ch = ch;
+	ask->tried = 0;
+	ask->status = -KV_EUNREACHABLE;
+	ask->from_local = false;
+	ask->link = NULL;
+	ask->call = (struct kv_call){ 0 };
+	ask->wait = (struct kv_link_wait){ 0 };
+	ask->defer = (struct kv_defer){ .fn = ask_told };
+	ask->over = false;
+	ask->starting = true;
+	ask_next(ask);
+	ask->starting = false;
+}
+
+void
+kv_ask_cancel(struct kv_ask *ask)
+{
+	if (!ask->ch)
+		return;
+	kv_loop_defer_del(&ask->defer);
+	kv_link_wait_cancel(&ask->wait);
+	kv_rpc_cancel(&ask->call);
+	ask->link = NULL;
+}

@@ -1,0 +1,16 @@
+#ifndef KV_SVC_ATTACH_H
+#define KV_SVC_ATTACH_H
+
+/*
+ * The pool of another process of this host in this one's memory: two mappings,
+ * made when first needed, one for reading (a guard against stray stores) and
+ * one for filling. The page tables are filled ahead of use, a little at first
+ * and more as more is used: entering a page by touching it costs about a
+ * microsecond, by MADV_POPULATE a tenth of it.
+ */
+
+#include "svc/hub.h"
+
+extern const struct kv_hub_mapper kv_attach_mapper;
+
+#endif

@@ -1,0 +1,200 @@
+#include "svc/chan.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/attr.h"
+#include "base/clock.h"
+#include "svc/ask.h"
+
+struct kv_chan_refresh {
+	struct kv_ask ask;
+	bool is_under_way;
+	void (*fn)(struct kv_chan *ch, void *arg);
+	void *arg;
+};
+
+struct kv_chan *
+kv_chan_new(struct kv_hub *hub, struct kv_loop *loop)
+{
+	struct kv_chan *ch = calloc(1, sizeof(*ch));
+	unsigned i;
+
+	if (!ch)
+		return NULL;
+	ch->hub = hub;
+	ch->loop = loop;
+	kv_rng_seed(&ch->rng, kv_hub_seed(hub));
+	kv_list_init(&ch->nodes);
+	for (i = 0; i < hub->n_masters; i++) {
+		ch->masters[i] = kv_link_new(ch, hub->masters[i], NULL, false);
+		if (!ch->masters[i])
+			goto free_links;
+	}
+	if (hub->local[0]) {
+		ch->local = kv_link_new(ch, hub->local, NULL, true);
+		if (!ch->local)
+			goto free_links;
+	}
+	return ch;
+
+free_links:
+	kv_chan_free(ch);
+	errno = ENOMEM;
+	return NULL;
+}
+
+void
+kv_chan_free(struct kv_chan *ch)
+{
+	struct kv_link *l;
+	unsigned i;
+
+	if (!ch)
+		return;
+	if (ch->refresh)
+		kv_ask_cancel(&ch->refresh->ask);
+	free(ch->refresh);
+	while ((l = KV_LIST_FIRST(&ch->nodes, struct kv_link, node)))
+		kv_link_free(l);
+	for (i = 0; i < KV_HUB_MASTERS_MAX; i++)
+		kv_link_free(ch->masters[i]);
+	kv_link_free(ch->local);
+	free(ch);
+}
+
+/* Makes room: the links longest unused go, as far as nobody uses them. */
+static void
+nodes_trim(struct kv_chan *ch)
+{
+	struct kv_link *l;
+	struct kv_list *at = ch->nodes.prev;
+
+	while (ch->n_nodes >= KV_CHAN_NODES_MAX && at != &ch->nodes) {
+		l = KV_CONTAINER_OF(at, struct kv_link, node);
+		at = at->prev;
+		if (l->users > 0)
+			continue;
+		kv_link_free(l);
+		ch->n_nodes--;
+	}
+}
+
+struct kv_link *
+kv_chan_link(struct kv_chan *ch, const struct kv_id *boot)
+{
+	struct kv_hub_node node;
+	struct kv_link *l;
+
+	if (ch->local && ch->local->ctl.state == KV_LINK_UP &&
+	    kv_id_is_equal(ch->local->boot, *boot))
+		return ch->local;
+	KV_LIST_FOREACH(l, &ch->nodes, node) {
+		if (!kv_id_is_equal(l->want, *boot))
+			continue;
+		kv_list_del(&l->node);
+		kv_list_add_head(&ch->nodes, &l->node);
+		return l;
+	}
+	if (!kv_hub_node(ch->hub, boot, &node) || !node.addr[0])
+		return NULL;
+	nodes_trim(ch);
+	l = kv_link_new(ch, node.addr, boot, false);
+	if (!l)
+		return NULL;
+	kv_list_add_head(&ch->nodes, &l->node);
+	ch->n_nodes++;
+	return l;
+}
+
+void
+kv_chan_report(struct kv_chan *ch, const struct kv_id *boot, int status)
+{
+	uint64_t now = kv_loop_now(ch->loop);
+	struct kv_report *r;
+	unsigned i;
+	bool is_news;
+
+	is_news = status == 0 ? kv_hub_well(ch->hub, boot)
+			      : kv_hub_sick(ch->hub, boot, now);
+	if (!is_news)
+		return;
+	for (i = 0; i < ch->hub->n_masters; i++) {
+		if (ch->masters[i]->ctl.state != KV_LINK_UP)
+			continue;
+		r = kv_conn_begin(ch->masters[i]->ctl.conn, KV_MSG_REPORT, 0,
+				  0);
+		if (!r)
+			continue;
+		r->boot = *boot;
+		r->reachable = status == 0;
+		r->status = (uint8_t)(status < 0 ? -status : status);
+		kv_conn_end(ch->masters[i]->ctl.conn);
+	}
+}
+
+/* ---- the table of nodes ---- */
+
+static int
+nodes_build(struct kv_ask *ask, struct kv_conn *c, void *body)
+{
+	(void)ask;
+	(void)c;
+	(void)body;
+	return 0;
+}
+
+static void
+nodes_answered(struct kv_ask *ask, int status, const struct kv_msg *msg)
+{
+	struct kv_chan_refresh *r =
+		KV_CONTAINER_OF(ask, struct kv_chan_refresh, ask);
+	struct kv_chan *ch = ask->ch;
+	const struct kv_nodes_r *body;
+	struct kv_cut c;
+
+	r->is_under_way = false;
+	if (status == 0) {
+		body = msg->body;
+		kv_cut_init(&c, msg);
+		kv_hub_learn(ch->hub, &c, kv_get32(body->count), true,
+			     kv_loop_now(ch->loop));
+	}
+	if (r->fn)
+		r->fn(ch, r->arg);
+}
+
+bool
+kv_chan_refresh(struct kv_chan *ch, void (*fn)(struct kv_chan *ch, void *arg),
+		void *arg)
+{
+	struct kv_chan_refresh *r = ch->refresh;
+
+	if (ch->hub->n_masters == 0)
+		return false;
+	if (!r)
+		r = ch->refresh = calloc(1, sizeof(*r));
+	if (!r || (fn && r->is_under_way && r->fn))
+		return false;
+	if (fn || !r->is_under_way) {
+		r->fn = fn;
+		r->arg = arg;
+	}
+	if (r->is_under_way)
+		return fn != NULL;
+	r->is_under_way = true;
+	r->ask.type = KV_MSG_NODES;
+	r->ask.deadline = kv_loop_now(ch->loop) + 2 * KV_NS_PER_S;
+	r->ask.build = nodes_build;
+	r->ask.fn = nodes_answered;
+	kv_ask_start(ch, &r->ask);
+	return fn != NULL;
+}
+
+void
+kv_chan_refresh_cancel(struct kv_chan *ch, const void *arg)
+{
+	if (ch->refresh && ch->refresh->arg == arg)
+		ch->refresh->fn = NULL;
+}

@@ -1,0 +1,53 @@
+#ifndef KV_SVC_CHAN_H
+#define KV_SVC_CHAN_H
+
+/*
+ * A channel: one thread's way into the cluster. It has a loop and its own
+ * connections: to the local node, to masters, to other nodes. The thread that
+ * makes a call runs the channel's loop until the call is over; nobody else
+ * touches it meanwhile. (The simulator runs many on one loop.)
+ */
+
+#include "base/rng.h"
+#include "event/loop.h"
+#include "net/rpc.h"
+#include "svc/hub.h"
+#include "svc/link.h"
+
+#define KV_CHAN_NODES_MAX 64 /* links to other nodes; more: the oldest goes */
+
+struct kv_chan {
+	struct kv_hub *hub;
+	struct kv_loop *loop;
+	struct kv_rng rng;
+	struct kv_link *local; /* NULL: none */
+	struct kv_link *masters[KV_HUB_MASTERS_MAX];
+	struct kv_list nodes; /* struct kv_link, latest used first */
+	unsigned n_nodes;
+	struct kv_chan_refresh *refresh; /* NODES under way; made on demand */
+};
+
+/* NULL, errno. loop and hub outlive it. */
+struct kv_chan *kv_chan_new(struct kv_hub *hub, struct kv_loop *loop);
+/* No operation may be under way. NULL is fine. */
+void kv_chan_free(struct kv_chan *ch);
+
+/* The link to a node: the local one when it is that node, else one to the
+ * address that the hub knows. NULL: unknown, or no memory. The caller raises
+ * link->users while it uses it. */
+struct kv_link *kv_chan_link(struct kv_chan *ch, const struct kv_id *boot);
+
+/*
+ * Asks for the table of nodes, if no question is under way. fn (NULL: nobody
+ * waits) runs once, deferred, when it is over, whatever came of it. False: it
+ * will not run: there is no master, no memory, or somebody waits already.
+ */
+bool kv_chan_refresh(struct kv_chan *ch,
+		     void (*fn)(struct kv_chan *ch, void *arg), void *arg);
+/* fn with this arg will not run. */
+void kv_chan_refresh_cancel(struct kv_chan *ch, const void *arg);
+
+/* Tells the master what was seen of an owner, when that is news. */
+void kv_chan_report(struct kv_chan *ch, const struct kv_id *boot, int status);
+
+#endif

@@ -1,0 +1,197 @@
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/attr.h"
+#include "base/num.h"
+#include "svc/client.h"
+
+static void
+question_answered(struct kv_ask *ask, int status, const struct kv_msg *msg)
+{
+	struct kv_client_question *q =
+		KV_CONTAINER_OF(ask, struct kv_client_question, ask);
+
+	q->status = status < 0 ? status : q->take(q, msg);
+	q->is_done = true;
+}
+
+static void
+question_abort(void *op)
+{
+	struct kv_client_question *q = op;
+
+	kv_ask_cancel(&q->ask);
+	q->status = -KV_ECLOSED;
+	q->is_done = true;
+}
+
+int
+kv_client_ask(struct kv_client *c, struct kv_client_question *q)
+{
+	struct kv_client_chan *cc;
+	int status;
+
+	cc = kv_client_enter(c, 0, &q->ask.deadline, &status);
+	if (!cc)
+		return status;
+	q->is_done = false;
+	q->ask.fn = question_answered;
+	kv_ask_start(cc->ch, &q->ask);
+	kv_client_run(cc, &q->is_done, question_abort, q);
+	kv_client_leave(cc);
+	return q->status;
+}
+
+/* ---- nodes ---- */
+
+static int
+nothing_build(struct kv_ask *ask, struct kv_conn *c, void *body)
+{
+	(void)ask;
+	(void)c;
+	(void)body;
+	return 0;
+}
+
+static int
+nodes_take(struct kv_client_question *q, const struct kv_msg *msg)
+{
+	const struct kv_nodes_r *r = msg->body;
+	struct kv_cut c;
+
+	kv_cut_init(&c, msg);
+	if (r->status != KV_OK)
+		return -r->status;
+	return kv_hub_learn(q->ask.ch->hub, &c, kv_get32(r->count), true,
+			    kv_loop_now(q->ask.ch->loop)) < 0
+		       ? -KV_EPROTO
+		       : 0;
+}
+
+void
+kv_client_hex(char out[33], const struct kv_id *id)
+{
+	unsigned i;
+
+	for (i = 0; i < sizeof(id->b); i++)
+		snprintf(out + 2 * i, 3, "%02x", id->b[i]);
+}
+
+static void
+node_info(struct kv_node_info *out, const struct kv_hub_node *n)
+{
+	static const char *const states[] = { "?", "joining", "live", "suspect",
+					      "leaving" };
+
+	memset(out, 0, sizeof(*out));
+	kv_client_hex(out->boot, &n->boot);
+	snprintf(out->name, sizeof(out->name), "%s", n->name);
+	snprintf(out->addr, sizeof(out->addr), "%s", n->addr);
+	snprintf(out->state, sizeof(out->state), "%s",
+		 n->state < KV_ARRAY_LEN(states) ? states[n->state] : "?");
+	out->pool_bytes = n->pool_bytes;
+	out->ready_bytes = n->ready_bytes;
+	out->free_bytes = n->free_bytes;
+	out->pinned_bytes = n->pinned_bytes;
+	out->keys = n->keys;
+	out->victim_age_ms = n->victim_age_ms;
+	out->heard_ms = n->heard_ms;
+}
+
+long
+kv_client_nodes(struct kv_client *c, struct kv_node_info *nodes, size_t max)
+{
+	struct kv_client_question q = {
+		.ask = { .type = KV_MSG_NODES, .build = nothing_build },
+		.take = nodes_take,
+	};
+	struct kv_hub_node *all;
+	unsigned i, n;
+	int status;
+
+	if (!c || (max > 0 && !nodes))
+		return -KV_EINVALID;
+	status = kv_client_ask(c, &q);
+	if (status < 0)
+		return status;
+	all = calloc(KV_NODES_MAX, sizeof(*all));
+	if (!all)
+		return -KV_ENOMEM;
+	n = kv_hub_nodes(&c->hub, all, KV_NODES_MAX);
+	for (i = 0; i < n && i < max; i++)
+		node_info(&nodes[i], &all[i]);
+	free(all);
+	return n;
+}
+
+/* ---- stats ---- */
+
+struct stats_question {
+	struct kv_client_question q;
+	char *buf;
+	size_t size;
+	size_t len;
+};
+
+static int
+stats_take(struct kv_client_question *q, const struct kv_msg *msg)
+{
+	struct stats_question *s = KV_CONTAINER_OF(q, struct stats_question, q);
+	const struct kv_stats_r *b = msg->body;
+	size_t n;
+
+	if (b->status != KV_OK)
+		return -b->status;
+	s->len = msg->tail_len;
+	if (s->size == 0)
+		return 0;
+	n = kv_min_size(s->len, s->size - 1);
+	memcpy(s->buf, msg->tail, n);
+	s->buf[n] = 0;
+	return 0;
+}
+
+static long
+stats_own(struct kv_client *c, char *buf, size_t size)
+{
+	struct kv_hub_stats s = { 0 };
+
+	KV_LOCKED(&c->hub.lock)
+		s = c->hub.stats;
+	return snprintf(
+		buf, size,
+		"puts %llu\nput_bytes %llu\nput_fails %llu\n"
+		"puts_short %llu\ngets %llu\nhits %llu\n"
+		"get_bytes %llu\nexists %llu\nfinds %llu\n",
+		(unsigned long long)s.puts, (unsigned long long)s.put_bytes,
+		(unsigned long long)s.put_fails,
+		(unsigned long long)s.puts_short, (unsigned long long)s.gets,
+		(unsigned long long)s.hits, (unsigned long long)s.get_bytes,
+		(unsigned long long)s.exists, (unsigned long long)s.finds);
+}
+
+long
+kv_client_stats(struct kv_client *c, const char *whose, char *buf,
+		size_t buf_bytes)
+{
+	struct stats_question s = {
+		.q = { .ask = { .type = KV_MSG_STATS, .build = nothing_build },
+		       .take = stats_take },
+		.buf = buf,
+		.size = buf_bytes,
+	};
+	int rc;
+
+	if (!c || !whose || (buf_bytes > 0 && !buf))
+		return -KV_EINVALID;
+	if (strcmp(whose, "client") == 0)
+		return stats_own(c, buf, buf_bytes);
+	if (strcmp(whose, "local") == 0)
+		s.q.ask.local_only = true;
+	else if (strcmp(whose, "master") != 0)
+		return -KV_EINVALID;
+	rc = kv_client_ask(c, &s.q);
+	return rc < 0 ? rc : (long)s.len;
+}

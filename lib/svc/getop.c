@@ -1,0 +1,216 @@
+#include "svc/getop.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/attr.h"
+#include "svc/getgroup.h"
+#include "svc/vec.h"
+
+enum phase {
+	PHASE_LOCAL,
+	PHASE_FETCH,
+	PHASE_OVER,
+};
+
+static void op_advance(struct kv_getop *op);
+
+void
+kv_getop_result(struct kv_getop *op, size_t i, int status)
+{
+	op->keys[i].state = KV_GETOP_DONE;
+	op->items[i].status = status;
+	if (status < 0)
+		op->items[i].len = 0;
+}
+
+static void
+op_end(struct kv_getop *op)
+{
+	struct kv_hub_stats more = { .gets = op->n };
+	size_t i;
+
+	op->phase = PHASE_OVER;
+	kv_loop_timer_del(&op->timer);
+	kv_survey_fini(&op->survey);
+	free(op->survey.keys);
+	for (i = 0; i < op->n; i++) {
+		if (op->keys[i].state != KV_GETOP_DONE)
+			kv_getop_result(op, i, -KV_EMISS);
+		more.hits += op->items[i].status == 0;
+		more.get_bytes += op->items[i].len;
+	}
+	free(op->keys);
+	kv_hub_count(op->ch->hub, &more);
+	op->done(op);
+}
+
+void
+kv_getop_abort(struct kv_getop *op, int status)
+{
+	size_t i;
+
+	if (op->phase == PHASE_OVER)
+		return;
+	op->phase = PHASE_OVER;
+	kv_loop_defer_del(&op->defer);
+	kv_getgroup_drop_all(op, status);
+	for (i = 0; i < op->n; i++)
+		if (op->keys[i].state != KV_GETOP_DONE)
+			kv_getop_result(op, i, status);
+	op_end(op);
+}
+
+static void
+op_expires(struct kv_timer *t)
+{
+	kv_getop_abort(KV_CONTAINER_OF(t, struct kv_getop, timer),
+		       -KV_ETIMEOUT);
+}
+
+/* The key's next owner that was not tried and is not known to be dead. */
+static struct kv_link *
+owner_choose(struct kv_getop *op, struct kv_getop_key *k, struct kv_id *boot)
+{
+	const struct kv_survey_key *s = &op->survey.keys[k->survey];
+	uint64_t now = kv_loop_now(op->ch->loop);
+	unsigned start, i, j;
+	struct kv_link *to;
+
+	if (s->n == 0)
+		return NULL;
+	start = (unsigned)kv_rng_below(&op->ch->rng, s->n);
+	for (i = 0; i < s->n; i++) {
+		j = (start + i) % s->n;
+		if (k->tried & 1u << j)
+			continue;
+		k->tried |= (uint8_t)(1u << j);
+		*boot = op->survey.boots[s->owners[j]];
+		if (kv_hub_is_sick(op->ch->hub, boot, now)) {
+			continue;
+		}
+		to = kv_chan_link(op->ch, boot);
+		if (to)
+			return to;
+	}
+	return NULL;
+}
+
+static void
+fetch_round(struct kv_getop *op)
+{
+	struct kv_link *to;
+	struct kv_id boot;
+	size_t i;
+
+	for (i = 0; i < op->n; i++) {
+		if (op->keys[i].state != KV_GETOP_WAITS)
+			continue;
+		to = owner_choose(op, &op->keys[i], &boot);
+		if (!to || !kv_getgroup_add(op, to, &boot, (uint32_t)i))
+			kv_getop_result(op, i, -KV_EMISS);
+	}
+	if (kv_list_is_empty(&op->groups))
+		op_end(op);
+	else
+		kv_getgroup_start_all(op);
+}
+
+static void
+survey_done(struct kv_survey *s, int status)
+{
+	struct kv_getop *op = KV_CONTAINER_OF(s, struct kv_getop, survey);
+
+	(void)status; /* nobody answered: everything left is a miss */
+	op->phase = PHASE_FETCH;
+	fetch_round(op);
+}
+
+static void
+survey_begin(struct kv_getop *op)
+{
+	struct kv_survey *s = &op->survey;
+	size_t i;
+
+	s->keys = calloc(op->n, sizeof(*s->keys));
+	if (!s->keys) {
+		op_end(op);
+		return;
+	}
+	for (i = 0; i < op->n; i++) {
+		if (op->keys[i].state != KV_GETOP_WAITS)
+			continue;
+		op->keys[i].survey = (uint32_t)s->n;
+		s->keys[s->n++].hash = kv_key_hash(op->ch->hub->key_seed,
+						   op->items[i].key.data,
+						   op->items[i].key.len);
+	}
+	if (s->n == 0) {
+		op_end(op);
+		return;
+	}
+	s->deadline = op->deadline;
+	s->done = survey_done;
+	kv_survey_start(op->ch, s);
+}
+
+/* Something ended: when all groups have, the next phase begins. */
+static void
+op_advance(struct kv_getop *op)
+{
+	if (op->phase == PHASE_OVER || op->starting ||
+	    !kv_list_is_empty(&op->groups))
+		return;
+	if (op->phase == PHASE_LOCAL)
+		survey_begin(op);
+	else
+		fetch_round(op);
+}
+
+void
+kv_getop_group_ended(struct kv_getop *op)
+{
+	op_advance(op);
+}
+
+static void
+op_begin(struct kv_defer *d)
+{
+	struct kv_getop *op = KV_CONTAINER_OF(d, struct kv_getop, defer);
+	struct kv_link *local = op->ch->local;
+	size_t i;
+
+	for (i = 0; local && i < op->n; i++)
+		if (op->keys[i].state == KV_GETOP_WAITS)
+			kv_getgroup_add(op, local, &local->boot, (uint32_t)i);
+	if (kv_list_is_empty(&op->groups))
+		op_advance(op);
+	else
+		kv_getgroup_start_all(op);
+}
+
+int
+kv_getop_start(struct kv_chan *ch, struct kv_getop *op)
+{
+	struct kv_get_item *it;
+	size_t i;
+
+	op->keys = calloc(op->n, sizeof(*op->keys));
+	if (!op->keys)
+		return -KV_ENOMEM;
+	op->ch = ch;
+	op->phase = PHASE_LOCAL;
+	kv_list_init(&op->groups);
+	for (i = 0; i < op->n; i++) {
+		it = &op->items[i];
+		it->len = it->size_total = 0;
+		op->keys[i].room = kv_vec_bytes(it->bufs, it->nbufs);
+		if (!kv_vec_is_valid(&it->key, it->bufs, it->nbufs))
+			kv_getop_result(op, i, -KV_EINVALID);
+	}
+	op->timer.fn = op_expires;
+	kv_loop_timer_set(ch->loop, &op->timer, op->deadline);
+	op->defer.fn = op_begin;
+	kv_loop_defer(ch->loop, &op->defer);
+	return 0;
+}

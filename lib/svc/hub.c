@@ -1,0 +1,447 @@
+#include "svc/hub.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/attr.h"
+#include "base/clock.h"
+#include "base/num.h"
+
+/* Owners that this process could not reach; a handful at most. */
+#define SICK_MAX        64
+#define SICK_FIRST_NS   (100 * KV_NS_PER_MS)
+#define SICK_LAST_NS    (5 * KV_NS_PER_S)
+#define MASTER_FIRST_NS (50 * KV_NS_PER_MS)
+#define MASTER_LAST_NS  KV_NS_PER_S
+
+struct kv_hub_sick {
+	struct kv_id boot;
+	uint64_t retry_at;
+	uint64_t backoff;
+};
+
+static int
+copy_text(char *dst, size_t size, const char *src)
+{
+	size_t len = strlen(src);
+
+	if (len >= size)
+		return -EINVAL;
+	memcpy(dst, src, len + 1);
+	return 0;
+}
+
+static int
+masters_split(struct kv_hub *hub, const char *list)
+{
+	size_t len;
+
+	for (; *list; list += len + (list[len] == ',')) {
+		len = strcspn(list, ",");
+		if (len == 0 || len >= KV_HUB_ADDR_BYTES ||
+		    hub->n_masters == KV_HUB_MASTERS_MAX)
+			return -EINVAL;
+		memcpy(hub->masters[hub->n_masters++], list, len);
+	}
+	return 0;
+}
+
+int
+kv_hub_init(struct kv_hub *hub, const struct kv_hub_opts *opts)
+{
+	const char *tenant = opts->tenant ? opts->tenant : "default";
+
+	memset(hub, 0, sizeof(*hub));
+	if (opts->masters && masters_split(hub, opts->masters) < 0)
+		return -EINVAL;
+	if (opts->local &&
+	    copy_text(hub->local, sizeof(hub->local), opts->local) < 0)
+		return -EINVAL;
+	if (copy_text(hub->tenant, sizeof(hub->tenant), tenant) < 0 ||
+	    copy_text(hub->name, sizeof(hub->name), opts->name) < 0)
+		return -EINVAL;
+	hub->net = opts->net;
+	hub->key_seed = kv_key_seed(tenant, strlen(tenant));
+	hub->boot = opts->boot;
+	hub->host = opts->host;
+	hub->mapper = opts->mapper;
+	hub->rng_seed = opts->rng_seed;
+	kv_list_init(&hub->views);
+	pthread_mutex_init(&hub->lock, NULL);
+	return 0;
+}
+
+void
+kv_hub_fini(struct kv_hub *hub)
+{
+	if (hub->map)
+		kv_hub_map_unref(hub, hub->map);
+	free(hub->nodes);
+	free(hub->sick);
+	pthread_mutex_destroy(&hub->lock);
+}
+
+uint64_t
+kv_hub_seed(struct kv_hub *hub)
+{
+	uint64_t seed = 0;
+
+	KV_LOCKED(&hub->lock)
+		seed = hub->rng_seed++;
+	return seed;
+}
+
+/* ---- nodes ---- */
+
+static struct kv_hub_node *
+node_find(struct kv_hub *hub, const struct kv_id *boot)
+{
+	unsigned i;
+
+	for (i = 0; i < hub->n_nodes; i++)
+		if (kv_id_is_equal(hub->nodes[i].boot, *boot))
+			return &hub->nodes[i];
+	return NULL;
+}
+
+static struct kv_hub_node *
+node_add(struct kv_hub *hub, const struct kv_id *boot)
+{
+	struct kv_hub_node *more;
+
+	if (hub->n_nodes >= KV_NODES_MAX)
+		return NULL;
+	more = realloc(hub->nodes, (hub->n_nodes + 1) * sizeof(*more));
+	if (!more)
+		return NULL;
+	hub->nodes = more;
+	more += hub->n_nodes++;
+	memset(more, 0, sizeof(*more));
+	more->boot = *boot;
+	return more;
+}
+
+static int
+node_fill(struct kv_hub_node *n, const struct kv_map_node *m, bool whole)
+{
+	const struct kv_node_rec *r = m->rec;
+
+	if (r->addr_len >= sizeof(n->addr) || r->name_len >= sizeof(n->name) ||
+	    memchr(m->addr, 0, r->addr_len) || memchr(m->name, 0, r->name_len))
+		return -EPROTO;
+	memcpy(n->addr, m->addr, r->addr_len);
+	n->addr[r->addr_len] = 0;
+	memcpy(n->name, m->name, r->name_len);
+	n->name[r->name_len] = 0;
+	n->host = r->host;
+	if (!whole)
+		return 0;
+	n->state = r->state;
+	n->pool_bytes = kv_get64(r->pool_bytes);
+	n->ready_bytes = kv_get64(r->ready_bytes);
+	n->free_bytes = kv_get64(r->free_bytes);
+	n->pinned_bytes = kv_get64(r->pinned_bytes);
+	n->keys = kv_get64(r->keys);
+	n->victim_age_ms = kv_get64(r->victim_age_ms);
+	n->heard_ms = kv_get32(r->heard_ms);
+	return 0;
+}
+
+static int
+learn_one(struct kv_hub *hub, const struct kv_map_node *m, bool whole)
+{
+	struct kv_hub_node *n = node_find(hub, &m->rec->boot);
+
+	if (!n)
+		n = node_add(hub, &m->rec->boot);
+	return n ? node_fill(n, m, whole) : -ENOMEM;
+}
+
+int
+kv_hub_learn(struct kv_hub *hub, struct kv_cut *records, unsigned count,
+	     bool whole, uint64_t now)
+{
+	struct kv_map_node m;
+	int rc = 0;
+
+	KV_LOCKED(&hub->lock) {
+		if (whole) {
+			hub->n_nodes = 0;
+			hub->nodes_at = now;
+		}
+		for (; count > 0 && rc == 0; count--)
+			rc = kv_map_node_take(records, &m)
+				     ? learn_one(hub, &m, whole)
+				     : -EPROTO;
+	}
+	return rc;
+}
+
+unsigned
+kv_hub_nodes(struct kv_hub *hub, struct kv_hub_node *out, unsigned max)
+{
+	unsigned n = 0;
+
+	KV_LOCKED(&hub->lock) {
+		n = hub->n_nodes < max ? hub->n_nodes : max;
+		if (n > 0)
+			memcpy(out, hub->nodes, n * sizeof(*out));
+	}
+	return n;
+}
+
+bool
+kv_hub_node(struct kv_hub *hub, const struct kv_id *boot,
+	    struct kv_hub_node *out)
+{
+	const struct kv_hub_node *n = NULL;
+
+	KV_LOCKED(&hub->lock) {
+		n = node_find(hub, boot);
+		if (n)
+			*out = *n;
+	}
+	return n != NULL;
+}
+
+bool
+kv_hub_is_stale(struct kv_hub *hub, uint64_t now, uint64_t max_age_ns)
+{
+	bool is_stale = true;
+
+	KV_LOCKED(&hub->lock)
+		is_stale =
+			hub->nodes_at == 0 || now > hub->nodes_at + max_age_ns;
+	return is_stale;
+}
+
+void
+kv_hub_spend(struct kv_hub *hub, const struct kv_id *boot, uint64_t bytes)
+{
+	struct kv_hub_node *n;
+
+	KV_LOCKED(&hub->lock) {
+		n = node_find(hub, boot);
+		if (n)
+			n->free_bytes -= kv_min_u64(bytes, n->free_bytes);
+	}
+}
+
+/* ---- health ---- */
+
+static struct kv_hub_sick *
+sick_find(struct kv_hub *hub, const struct kv_id *boot)
+{
+	unsigned i;
+
+	for (i = 0; i < hub->n_sick; i++)
+		if (kv_id_is_equal(hub->sick[i].boot, *boot))
+			return &hub->sick[i];
+	return NULL;
+}
+
+/* A free entry; when all are taken the one that is due first. */
+static struct kv_hub_sick *
+sick_add(struct kv_hub *hub)
+{
+	struct kv_hub_sick *s;
+	unsigned i;
+
+	if (!hub->sick)
+		hub->sick = calloc(SICK_MAX, sizeof(*hub->sick));
+	if (!hub->sick)
+		return NULL;
+	if (hub->n_sick < SICK_MAX)
+		return &hub->sick[hub->n_sick++];
+	s = &hub->sick[0];
+	for (i = 1; i < SICK_MAX; i++)
+		if (hub->sick[i].retry_at < s->retry_at)
+			s = &hub->sick[i];
+	return s;
+}
+
+bool
+kv_hub_sick(struct kv_hub *hub, const struct kv_id *boot, uint64_t now)
+{
+	struct kv_hub_sick *s;
+	bool is_news = false;
+
+	KV_LOCKED(&hub->lock) {
+		s = sick_find(hub, boot);
+		if (s && now < s->retry_at)
+			break;  /* others failed at the same moment */
+		is_news = true; /* repeated: the master forgets */
+		if (s) {
+			s->backoff = kv_min_u64(2 * s->backoff, SICK_LAST_NS);
+		} else {
+			s = sick_add(hub);
+			if (!s)
+				break;
+			s->boot = *boot;
+			s->backoff = SICK_FIRST_NS;
+		}
+		s->retry_at = now + s->backoff;
+	}
+	return is_news;
+}
+
+bool
+kv_hub_well(struct kv_hub *hub, const struct kv_id *boot)
+{
+	struct kv_hub_sick *s;
+	bool was_sick = false;
+
+	KV_LOCKED(&hub->lock) {
+		s = hub->n_sick > 0 ? sick_find(hub, boot) : NULL;
+		if (s) {
+			*s = hub->sick[--hub->n_sick];
+			was_sick = true;
+		}
+	}
+	return was_sick;
+}
+
+bool
+kv_hub_is_sick(struct kv_hub *hub, const struct kv_id *boot, uint64_t now)
+{
+	struct kv_hub_sick *s;
+	bool is_sick = false;
+
+	KV_LOCKED(&hub->lock) {
+		s = hub->n_sick > 0 ? sick_find(hub, boot) : NULL;
+		is_sick = s && now < s->retry_at;
+	}
+	return is_sick;
+}
+
+void
+kv_hub_master_down(struct kv_hub *hub, unsigned i, uint64_t now)
+{
+	KV_LOCKED(&hub->lock) {
+		if (now < hub->master_retry_at[i])
+			break;
+		hub->master_backoff[i] = kv_min_u64(
+			kv_max_u64(2 * hub->master_backoff[i], MASTER_FIRST_NS),
+			MASTER_LAST_NS);
+		hub->master_retry_at[i] = now + hub->master_backoff[i];
+	}
+}
+
+void
+kv_hub_master_up(struct kv_hub *hub, unsigned i)
+{
+	KV_LOCKED(&hub->lock) {
+		hub->master_backoff[i] = 0;
+		hub->master_retry_at[i] = 0;
+	}
+}
+
+bool
+kv_hub_master_is_down(struct kv_hub *hub, unsigned i, uint64_t now)
+{
+	bool is_down = false;
+
+	KV_LOCKED(&hub->lock)
+		is_down = now < hub->master_retry_at[i];
+	return is_down;
+}
+
+/* ---- mappings ---- */
+
+struct kv_hub_map *
+kv_hub_map_ref(struct kv_hub *hub, const struct kv_id *boot)
+{
+	struct kv_hub_map *map = NULL;
+
+	KV_LOCKED(&hub->lock) {
+		if (hub->map && kv_id_is_equal(hub->map->boot, *boot)) {
+			map = hub->map;
+			map->refs++;
+		}
+	}
+	return map;
+}
+
+int
+kv_hub_map_set(struct kv_hub *hub, const struct kv_id *boot, uint64_t bytes,
+	       uint8_t flags, int fd)
+{
+	struct kv_hub_map *map = calloc(1, sizeof(*map));
+	struct kv_hub_map *old = NULL;
+
+	if (!map) {
+		if (fd >= 0)
+			close(fd);
+		return -ENOMEM;
+	}
+	map->boot = *boot;
+	map->bytes = bytes;
+	map->flags = flags;
+	map->fd = fd;
+	map->refs = 1;
+	KV_LOCKED(&hub->lock) {
+		/* Two channels may attach at once: the first one's stays. */
+		old = map;
+		if (!hub->map || !kv_id_is_equal(hub->map->boot, *boot)) {
+			old = hub->map;
+			hub->map = map;
+		}
+	}
+	if (old)
+		kv_hub_map_unref(hub, old);
+	return 0;
+}
+
+void
+kv_hub_map_unref(struct kv_hub *hub, struct kv_hub_map *map)
+{
+	bool is_last = false;
+
+	KV_LOCKED(&hub->lock)
+		is_last = --map->refs == 0;
+	if (!is_last)
+		return;
+	hub->mapper.unmap(hub->mapper.arg, map);
+	free(map);
+}
+
+char *
+kv_hub_map_at(struct kv_hub *hub, struct kv_hub_map *map, uint64_t off,
+	      uint64_t len, bool write)
+{
+	char **base = write ? &map->write : &map->read;
+	char *p = NULL;
+
+	if (len > map->bytes || off > map->bytes - len)
+		return NULL;
+	p = __atomic_load_n(base, __ATOMIC_ACQUIRE);
+	if (KV_UNLIKELY(!p)) {
+		KV_LOCKED(&hub->lock) {
+			if (*base ||
+			    hub->mapper.map(hub->mapper.arg, map, write) == 0)
+				p = *base;
+		}
+	}
+	if (!p)
+		return NULL;
+	if (hub->mapper.ahead)
+		hub->mapper.ahead(hub->mapper.arg, map, off, len, write);
+	return p + off;
+}
+
+void
+kv_hub_count(struct kv_hub *hub, const struct kv_hub_stats *more)
+{
+	KV_LOCKED(&hub->lock) {
+		hub->stats.puts += more->puts;
+		hub->stats.put_bytes += more->put_bytes;
+		hub->stats.put_fails += more->put_fails;
+		hub->stats.puts_short += more->puts_short;
+		hub->stats.gets += more->gets;
+		hub->stats.hits += more->hits;
+		hub->stats.get_bytes += more->get_bytes;
+		hub->stats.exists += more->exists;
+		hub->stats.finds += more->finds;
+	}
+}

@@ -1,0 +1,163 @@
+#ifndef KV_SVC_HUB_H
+#define KV_SVC_HUB_H
+
+/*
+ * What the channels of one client share: who it is, where masters and the
+ * local node are, what was learnt of other nodes (addresses, room, health),
+ * and the mapping of the local node's pool. All functions may be called by any
+ * thread; what they return is a copy.
+ *
+ * Times are ns of the channels' loops, which all read one clock.
+ */
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/list.h"
+#include "store/key.h"
+#include "wire/map.h"
+
+#define KV_HUB_MASTERS_MAX 4
+#define KV_HUB_ADDR_BYTES  (KV_NAME_BYTES_MAX + 8)
+
+struct kv_loop;
+struct kv_net;
+struct kv_hub_sick; /* hub.c */
+
+/* Another process's pool in this one's memory: two mappings of the same bytes,
+ * NULL while nobody asked. Counted: a view that points into it keeps it. */
+struct kv_hub_map {
+	struct kv_id boot; /* whose pool */
+	uint64_t bytes;
+	uint8_t flags; /* KV_POOL_SEALED, KV_POOL_HUGETLB */
+	char *read;
+	char *write;
+	unsigned refs;
+	int fd;     /* -1 in the simulator */
+	void *priv; /* of the mapper */
+};
+
+/* How a descriptor becomes a mapping: mem/seg.c, or the simulator's own. */
+struct kv_hub_mapper {
+	/* Sets map->read or map->write; 0 or -errno. */
+	int (*map)(void *arg, struct kv_hub_map *map, bool write);
+	/* Undoes both and closes the descriptor. */
+	void (*unmap)(void *arg, struct kv_hub_map *map);
+	/* These bytes are about to be copied. NULL: nothing to do. */
+	void (*ahead)(void *arg, struct kv_hub_map *map, uint64_t off,
+		      uint64_t len, bool write);
+	void *arg;
+};
+
+struct kv_hub_opts {
+	struct kv_net *net;
+	const char *masters; /* "host:port,..." or NULL */
+	const char *local;   /* "unix:/path", or NULL */
+	const char *tenant;  /* NULL: "default" */
+	const char *name;
+	struct kv_id boot;
+	struct kv_id host;
+	uint64_t rng_seed;
+	struct kv_hub_mapper mapper;
+};
+
+struct kv_hub_node {
+	struct kv_id boot;
+	struct kv_id host;
+	char addr[KV_HUB_ADDR_BYTES];
+	char name[KV_NAME_BYTES_MAX + 1];
+	uint8_t state; /* enum kv_node_state; 0: only its address is known */
+	uint64_t pool_bytes;
+	uint64_t ready_bytes;
+	uint64_t free_bytes;
+	uint64_t pinned_bytes;
+	uint64_t keys;
+	uint64_t victim_age_ms;
+	uint32_t heard_ms;
+};
+
+/* Counters of this client. */
+struct kv_hub_stats {
+	uint64_t puts, put_bytes, put_fails;
+	uint64_t puts_short; /* fewer replicas than asked */
+	uint64_t gets, hits, get_bytes;
+	uint64_t exists, finds;
+};
+
+struct kv_hub {
+	pthread_mutex_t lock;
+	struct kv_net *net;
+	char masters[KV_HUB_MASTERS_MAX][KV_HUB_ADDR_BYTES];
+	unsigned n_masters;
+	char local[KV_SOCKPATH_BYTES_MAX + 8]; /* "": none */
+	char tenant[KV_TENANT_BYTES_MAX + 1];
+	char name[KV_NAME_BYTES_MAX + 1];
+	uint64_t key_seed; /* of the tenant */
+	struct kv_id boot;
+	struct kv_id host;
+	struct kv_hub_mapper mapper;
+
+	/* under lock */
+	uint64_t rng_seed;
+	struct kv_hub_node *nodes;
+	unsigned n_nodes;
+	uint64_t nodes_at; /* when NODES_R came; 0: never */
+	struct kv_hub_sick *sick;
+	unsigned n_sick;
+	struct kv_hub_map *map; /* of the local node as of now */
+	uint64_t master_retry_at[KV_HUB_MASTERS_MAX];
+	uint64_t master_backoff[KV_HUB_MASTERS_MAX];
+	struct kv_hub_stats stats;
+	struct kv_list views; /* of viewop.c: what is pinned now */
+};
+
+/* 0 or -errno (-EINVAL: a name or list is too long or malformed). */
+int kv_hub_init(struct kv_hub *hub, const struct kv_hub_opts *opts);
+void kv_hub_fini(struct kv_hub *hub);
+
+/* A seed for one channel's choices. */
+uint64_t kv_hub_seed(struct kv_hub *hub);
+
+/* Takes the records of a NODES_R over as the whole truth (whole), or adds the
+ * addresses of a LOOKUP_R. -EPROTO, -ENOMEM. */
+int kv_hub_learn(struct kv_hub *hub, struct kv_cut *records, unsigned count,
+		 bool whole, uint64_t now);
+/* Copies up to max nodes; returns how many it copied. */
+unsigned kv_hub_nodes(struct kv_hub *hub, struct kv_hub_node *out,
+		      unsigned max);
+bool kv_hub_node(struct kv_hub *hub, const struct kv_id *boot,
+		 struct kv_hub_node *out);
+/* The table is older than max_age_ns, or was never heard. */
+bool kv_hub_is_stale(struct kv_hub *hub, uint64_t now, uint64_t max_age_ns);
+/* A put of so many bytes went there: until the next table it has less. */
+void kv_hub_spend(struct kv_hub *hub, const struct kv_id *boot, uint64_t bytes);
+
+/* Health of owners, by what this process saw. A sick one is not asked until
+ * its back-off (100 ms doubling to 5 s) is over. Both return whether that is
+ * news, worth a REPORT. */
+bool kv_hub_sick(struct kv_hub *hub, const struct kv_id *boot, uint64_t now);
+bool kv_hub_well(struct kv_hub *hub, const struct kv_id *boot);
+bool kv_hub_is_sick(struct kv_hub *hub, const struct kv_id *boot, uint64_t now);
+
+/* The same for masters, by their place in the list (back-off to 1 s). */
+void kv_hub_master_down(struct kv_hub *hub, unsigned i, uint64_t now);
+void kv_hub_master_up(struct kv_hub *hub, unsigned i);
+bool kv_hub_master_is_down(struct kv_hub *hub, unsigned i, uint64_t now);
+
+/* The mapping of that node's pool with one reference more, or NULL. */
+struct kv_hub_map *kv_hub_map_ref(struct kv_hub *hub, const struct kv_id *boot);
+/* Makes one of a descriptor (its owner from here on, also on failure), the
+ * current one of the local node. 0 or -errno. */
+int kv_hub_map_set(struct kv_hub *hub, const struct kv_id *boot, uint64_t bytes,
+		   uint8_t flags, int fd);
+void kv_hub_map_unref(struct kv_hub *hub, struct kv_hub_map *map);
+/* The pool's bytes [off, off + len), for reading or writing; maps on first
+ * use. NULL: out of range, or it cannot be mapped. */
+char *kv_hub_map_at(struct kv_hub *hub, struct kv_hub_map *map, uint64_t off,
+		    uint64_t len, bool write);
+
+/* Adds to the counters. */
+void kv_hub_count(struct kv_hub *hub, const struct kv_hub_stats *more);
+
+#endif

@@ -1,0 +1,467 @@
+#include "svc/link.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/attr.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/num.h"
+#include "base/status.h"
+#include "net/hello.h"
+#include "svc/chan.h"
+
+/* One attempt: dialling, HELLO, ATTACH. */
+#define ATTEMPT_NS KV_NS_PER_S
+
+static const struct kv_conn_ops conn_ops;
+static int end_dial(struct kv_link_end *e);
+
+struct kv_link *
+kv_link_new(struct kv_chan *ch, const char *addr, const struct kv_id *want,
+	    bool is_local)
+{
+	struct kv_link *l = calloc(1, sizeof(*l));
+
+	if (!l)
+		return NULL;
+	if (strlen(addr) >= sizeof(l->addr)) {
+		free(l);
+		errno = ENAMETOOLONG;
+		return NULL;
+	}
+	strcpy(l->addr, addr);
+	l->ch = ch;
+	if (want)
+		l->want = *want;
+	l->is_local = is_local;
+	l->ctl.link = l->data.link = l;
+	kv_list_init(&l->node);
+	kv_list_init(&l->waits);
+	kv_list_init(&l->rxs);
+	return l;
+}
+
+/* ---- waits and receivers ---- */
+
+static bool
+is_open(const struct kv_link *l, bool data)
+{
+	return l->ctl.state == KV_LINK_UP &&
+	       (!data || l->data.state == KV_LINK_UP);
+}
+
+/* fn may free the wait, and start another one. */
+static void
+waits_tell(struct kv_link *l, int status)
+{
+	struct kv_list told;
+	struct kv_link_wait *w, *tmp;
+
+	kv_list_init(&told);
+	KV_LIST_FOREACH_SAFE(w, tmp, &l->waits, link) {
+		if (status == 0 && !is_open(l, w->data))
+			continue;
+		kv_list_del(&w->link);
+		kv_list_add_tail(&told, &w->link);
+	}
+	while ((w = KV_LIST_FIRST(&told, struct kv_link_wait, link))) {
+		kv_list_del(&w->link);
+		w->to = NULL;
+		w->fn(w, status);
+	}
+}
+
+void
+kv_link_wait_cancel(struct kv_link_wait *w)
+{
+	if (!w->to)
+		return;
+	kv_list_del(&w->link);
+	w->to = NULL;
+}
+
+void
+kv_link_rx_add(struct kv_link *l, struct kv_link_rx *rx)
+{
+	rx->to = l;
+	kv_list_add_tail(&l->rxs, &rx->link);
+}
+
+void
+kv_link_rx_del(struct kv_link_rx *rx)
+{
+	if (!rx->to)
+		return;
+	kv_list_del(&rx->link);
+	rx->to = NULL;
+}
+
+static struct kv_link_rx *
+rx_find(struct kv_link *l, const struct kv_msg *msg)
+{
+	const struct kv_data *d = msg->body;
+	struct kv_link_rx *rx;
+
+	KV_LIST_FOREACH(rx, &l->rxs, link)
+		if (rx->ref == kv_get64(d->ref))
+			return rx;
+	return NULL;
+}
+
+static void
+rxs_lose(struct kv_link *l, int status)
+{
+	struct kv_link_rx *rx;
+
+	while ((rx = KV_LIST_FIRST(&l->rxs, struct kv_link_rx, link))) {
+		kv_link_rx_del(rx);
+		rx->lost(rx, status);
+	}
+}
+
+/* ---- going down ---- */
+
+static void
+end_close(struct kv_link_end *e, int status)
+{
+	struct kv_conn *conn = e->conn;
+
+	if (e->dial)
+		e->link->ch->hub->net->cancel(e->link->ch->hub->net, e->dial);
+	e->dial = NULL;
+	e->conn = NULL;
+	e->state = KV_LINK_IDLE;
+	kv_conn_close(conn);
+	if (conn)
+		kv_rpc_fail(&e->rpc, kv_status_errno(status) * -1);
+}
+
+void
+kv_link_drop_data(struct kv_link *l, int status)
+{
+	end_close(&l->data, status);
+	rxs_lose(l, status);
+}
+
+void
+kv_link_drop(struct kv_link *l, int status)
+{
+	kv_link_drop_data(l, status);
+	end_close(&l->ctl, status);
+	waits_tell(l, status);
+}
+
+void
+kv_link_free(struct kv_link *l)
+{
+	if (!l)
+		return;
+	kv_link_drop(l, -KV_ECLOSED);
+	kv_list_del(&l->node);
+	free(l);
+}
+
+/* The attempt failed, or what was up is lost. A lost data connection does not
+ * end the control connection: calls there may still be answered. */
+static void
+end_fail(struct kv_link_end *e, int status)
+{
+	struct kv_link *l = e->link;
+
+	kv_debug("link to %s lost: %s", l->addr, kv_status_text(status));
+	if (e == &l->ctl) {
+		kv_link_drop(l, status);
+		return;
+	}
+	kv_link_drop_data(l, status);
+	waits_tell(l, status);
+}
+
+/* ---- coming up ---- */
+
+static void
+end_is_up(struct kv_link_end *e)
+{
+	struct kv_link *l = e->link;
+	struct kv_link_wait *w;
+	bool want_data = false;
+
+	e->state = KV_LINK_UP;
+	KV_LIST_FOREACH(w, &l->waits, link)
+		want_data = want_data || w->data;
+	if (e == &l->ctl && want_data && l->data.state == KV_LINK_IDLE &&
+	    end_dial(&l->data) < 0) {
+		end_fail(&l->data, -KV_ENOMEM);
+		return;
+	}
+	waits_tell(l, 0);
+}
+
+static void
+attach_answered(struct kv_call *call, int status, const struct kv_msg *msg)
+{
+	struct kv_link_end *e = KV_CONTAINER_OF(call, struct kv_link_end, call);
+	const struct kv_attach_r *r;
+	int fd;
+
+	if (status < 0) {
+		end_fail(e, -kv_status_from_errno(status));
+		return;
+	}
+	r = msg->body;
+	fd = kv_conn_recv_fd(e->conn);
+	if (msg->type != KV_MSG_ATTACH_R || r->status != KV_OK) {
+		if (fd >= 0)
+			close(fd);
+		end_fail(e, msg->type == KV_MSG_ATTACH_R ? -r->status
+							 : -KV_EPROTO);
+		return;
+	}
+	status = kv_hub_map_set(e->link->ch->hub, &e->link->boot,
+				kv_get64(r->pool_bytes), r->flags, fd);
+	if (status < 0)
+		end_fail(e, -kv_status_from_errno(status));
+	else
+		end_is_up(e);
+}
+
+static void
+attach_ask(struct kv_link_end *e)
+{
+	struct kv_hub_map *map =
+		kv_hub_map_ref(e->link->ch->hub, &e->link->boot);
+	struct kv_attach *body;
+
+	if (map) {
+		kv_hub_map_unref(e->link->ch->hub, map);
+		end_is_up(e);
+		return;
+	}
+	e->state = KV_LINK_ATTACH;
+	e->call.fn = attach_answered;
+	body = kv_rpc_begin(&e->rpc, &e->call, KV_MSG_ATTACH,
+			    e->link->deadline);
+	if (!body) {
+		end_fail(e, -KV_ECONNLOST);
+		return;
+	}
+	body->flags = KV_ATTACH_WRITE;
+	kv_rpc_end(&e->rpc);
+}
+
+static void
+hello_answered(struct kv_call *call, int status, const struct kv_msg *msg)
+{
+	struct kv_link_end *e = KV_CONTAINER_OF(call, struct kv_link_end, call);
+	struct kv_link *l = e->link;
+	struct kv_hello_result r;
+
+	if (status < 0) {
+		end_fail(e, -kv_status_from_errno(status));
+		return;
+	}
+	status = kv_hello_parse(msg, &r);
+	if (status != KV_OK) {
+		if (status == KV_EVERSION || status == KV_EDENIED)
+			kv_warn("%s refuses: %s", l->addr, r.text);
+		end_fail(e, -status);
+		return;
+	}
+	e->token = r.token;
+	if (e == &l->ctl)
+		l->boot = r.boot;
+	if (e == &l->ctl && l->is_local)
+		attach_ask(e);
+	else
+		end_is_up(e);
+}
+
+static void
+hello_say(struct kv_link_end *e)
+{
+	struct kv_link *l = e->link;
+	const struct kv_hub *hub = l->ch->hub;
+	const struct kv_hello_opts opts = {
+		.role = e == &l->data ? KV_ROLE_DATA : KV_ROLE_REQUESTER,
+		.boot = &hub->boot,
+		.want = kv_id_is_zero(l->want) ? NULL : &l->want,
+		.host = &hub->host,
+		.token = e == &l->data ? l->ctl.token : 0,
+		.tenant = hub->tenant,
+		.name = hub->name,
+	};
+
+	e->state = KV_LINK_HELLO;
+	e->call.fn = hello_answered;
+	if (!kv_rpc_begin(&e->rpc, &e->call, KV_MSG_HELLO, l->deadline) ||
+	    !kv_hello_build(e->conn, &opts)) {
+		end_fail(e, -KV_ECONNLOST);
+		return;
+	}
+	kv_rpc_end(&e->rpc);
+	kv_conn_flush(e->conn);
+}
+
+static void
+end_connected(void *arg, struct kv_stream *s, int status)
+{
+	struct kv_link_end *e = arg;
+
+	e->dial = NULL;
+	if (!s) {
+		end_fail(e, -kv_status_from_errno(status));
+		return;
+	}
+	e->conn = kv_conn_new(e->link->ch->loop, s, &conn_ops, e);
+	if (!e->conn) {
+		end_fail(e, -KV_ENOMEM);
+		return;
+	}
+	kv_rpc_init(&e->rpc, e->conn);
+	hello_say(e);
+}
+
+static int
+end_dial(struct kv_link_end *e)
+{
+	struct kv_link *l = e->link;
+	struct kv_net *net = l->ch->hub->net;
+
+	e->dial = net->connect(net, l->ch->loop, l->addr, l->deadline,
+			       end_connected, e);
+	if (!e->dial)
+		return -KV_ENOMEM;
+	e->state = KV_LINK_DIALING;
+	return 0;
+}
+
+int
+kv_link_open(struct kv_link *l, struct kv_link_wait *w, bool data,
+	     uint64_t deadline_ns)
+{
+	struct kv_link_end *down;
+	int rc;
+
+	if (is_open(l, data))
+		return 1;
+	down = l->ctl.state == KV_LINK_UP ? &l->data : &l->ctl;
+	if (down->state == KV_LINK_IDLE) {
+		l->deadline = kv_min_u64(deadline_ns,
+					 kv_loop_now(l->ch->loop) + ATTEMPT_NS);
+		rc = end_dial(down);
+		if (rc < 0)
+			return rc;
+	}
+	w->to = l;
+	w->data = data;
+	kv_list_add_tail(&l->waits, &w->link);
+	return 0;
+}
+
+/* ---- what arrives ---- */
+
+void
+kv_link_unpin(struct kv_link *l, const struct kv_le64 *pins, uint32_t n)
+{
+	struct kv_conn *c = l->ctl.conn;
+	struct kv_release *r;
+	void *tail;
+
+	r = c && n > 0 ? kv_conn_begin(c, KV_MSG_RELEASE, 0, 0) : NULL;
+	if (!r)
+		return; /* it is closed: the node hears of it */
+	r->count = kv_le32(n);
+	tail = kv_conn_tail(c, n * sizeof(*pins));
+	if (!tail)
+		return;
+	memcpy(tail, pins, n * sizeof(*pins));
+	kv_conn_end(c);
+}
+
+/* Late answers to calls given up: what they pin or grant goes back at once. */
+static void
+pins_return(struct kv_link *l, const struct kv_msg *msg)
+{
+	const struct kv_get_r *r = msg->body;
+	uint32_t i, count = kv_get32(r->count);
+	struct kv_map_values v;
+
+	if (kv_map_values_parse(msg, count, &v) < 0)
+		return;
+	for (i = 0; i < count; i++)
+		if (v.ent[i].how == KV_HOW_EXTENTS)
+			kv_link_unpin(l, &v.ent[i].pin, 1);
+}
+
+static void
+grants_return(struct kv_conn *c, const struct kv_msg *msg)
+{
+	const struct kv_grant_r *r = msg->body;
+	uint32_t i, count = kv_get32(r->count);
+	struct kv_map_grants m;
+	struct kv_filled *f;
+	struct kv_le64 *grants;
+
+	if (kv_map_grants_parse(msg, &m) < 0 || count == 0 ||
+	    !kv_conn_begin(c, KV_MSG_FILLED, msg->id, 0))
+		return;
+	grants = kv_conn_tail(c, count * sizeof(*grants));
+	if (!grants)
+		return;
+	for (i = 0; i < count; i++)
+		grants[i] = m.ent[i].grant;
+	f = kv_conn_body(c);
+	f->count = kv_le32(count);
+	f->flags = KV_FILLED_GIVE_UP;
+	kv_conn_end(c);
+}
+
+static void
+on_msg(struct kv_conn *c, const struct kv_msg *msg)
+{
+	struct kv_link_end *e = kv_conn_arg(c);
+	struct kv_link_rx *rx;
+
+	if (kv_rpc_take(&e->rpc, msg))
+		return;
+	if (msg->type == KV_MSG_DATA && e == &e->link->data) {
+		rx = rx_find(e->link, msg);
+		if (rx)
+			rx->got(rx, msg);
+		return;
+	}
+	if (msg->type == KV_MSG_GET_R)
+		pins_return(e->link, msg);
+	else if (msg->type == KV_MSG_GRANT_R)
+		grants_return(c, msg);
+}
+
+static int
+on_payload(struct kv_conn *c, const struct kv_msg *msg, struct iovec *iov,
+	   int max)
+{
+	struct kv_link_end *e = kv_conn_arg(c);
+	struct kv_link_rx *rx;
+
+	if (msg->type != KV_MSG_DATA || e != &e->link->data)
+		return -EPROTO;
+	rx = rx_find(e->link, msg);
+	return rx ? rx->payload(rx, msg, iov, max) : 0;
+}
+
+static void
+on_close(struct kv_conn *c, int status)
+{
+	struct kv_link_end *e = kv_conn_arg(c);
+
+	end_fail(e, -kv_status_from_errno(status));
+}
+
+static const struct kv_conn_ops conn_ops = {
+	.on_msg = on_msg,
+	.on_payload = on_payload,
+	.on_close = on_close,
+};

@@ -1,0 +1,407 @@
+#include "svc/survey.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/attr.h"
+#include "base/clock.h"
+#include "base/num.h"
+#include "base/status.h"
+
+/* Keys of one LOOKUP: its frame and that of the answer are bounded. */
+#define FRAME_KEYS 16384
+/* A node that is silent so long is not waited for. */
+#define POLL_NS KV_NS_PER_S
+
+/* One node asked for the keys that the directory does not know. */
+struct poll {
+	struct kv_list link;
+	struct kv_survey *s;
+	struct kv_link *to;
+	struct kv_call call;
+	struct kv_link_wait wait;
+	struct kv_id boot;
+	size_t *missing; /* their numbers */
+	size_t n;
+	size_t pos;
+	size_t asked;
+};
+
+static void poll_next(struct poll *p);
+static void master_next(struct kv_survey *s);
+
+static void
+survey_end(struct kv_survey *s, int status)
+{
+	s->done(s, status);
+}
+
+/* ---- nodes ---- */
+
+static void
+poll_free(struct poll *p)
+{
+	kv_rpc_cancel(&p->call);
+	kv_link_wait_cancel(&p->wait);
+	kv_list_del(&p->link);
+	p->to->users--;
+	free(p->missing);
+	free(p);
+}
+
+static void
+poll_end(struct poll *p, int status)
+{
+	struct kv_survey *s = p->s;
+
+	if (status < 0) {
+		s->is_incomplete = true;
+		s->status = status;
+		if (!p->to->is_local)
+			kv_chan_report(s->ch, &p->boot, status);
+	} else {
+		s->heard = true;
+	}
+	poll_free(p);
+	if (kv_list_is_empty(&s->polls))
+		survey_end(s, s->heard ? 0 : s->status);
+}
+
+/* Its number; -1: no memory. */
+static int
+boot_number(struct kv_survey *s, const struct kv_id *boot)
+{
+	struct kv_id *more;
+	unsigned i;
+
+	for (i = 0; i < s->n_boots; i++)
+		if (kv_id_is_equal(s->boots[i], *boot))
+			return (int)i;
+	more = realloc(s->boots, (s->n_boots + 1) * sizeof(*more));
+	if (!more)
+		return -1;
+	s->boots = more;
+	s->boots[s->n_boots] = *boot;
+	return (int)s->n_boots++;
+}
+
+static void
+owner_add(struct kv_survey_key *k, int number)
+{
+	k->exists = 1;
+	if (number >= 0 && k->n < KV_REPLICAS_MAX)
+		k->owners[k->n++] = (uint16_t)number;
+}
+
+static void
+poll_answered(struct kv_call *call, int status, const struct kv_msg *msg)
+{
+	struct poll *p = KV_CONTAINER_OF(call, struct poll, call);
+	const struct kv_lookup_r *r;
+	size_t i;
+	int number;
+
+	if (status < 0) {
+		poll_end(p, -kv_status_from_errno(status));
+		return;
+	}
+	r = msg->body;
+	if (msg->type != KV_MSG_LOOKUP_R || kv_get32(r->count) != p->asked ||
+	    msg->tail_len < p->asked) {
+		poll_end(p, -KV_EPROTO);
+		return;
+	}
+	number = boot_number(p->s, &p->to->boot);
+	for (i = 0; i < p->asked; i++)
+		if (msg->tail[i])
+			owner_add(&p->s->keys[p->missing[p->pos + i]], number);
+	p->pos += p->asked;
+	poll_next(p);
+}
+
+static void
+poll_send(struct poll *p)
+{
+	struct kv_rpc *rpc = &p->to->ctl.rpc;
+	struct kv_lookup *body;
+	struct kv_id *ids;
+	size_t i;
+
+	p->asked = kv_min_size(p->n - p->pos, FRAME_KEYS);
+	p->call.fn = poll_answered;
+	body = kv_rpc_begin(rpc, &p->call, KV_MSG_LOOKUP,
+			    kv_min_u64(p->s->deadline,
+				       kv_loop_now(p->s->ch->loop) + POLL_NS));
+	if (!body) {
+		poll_end(p, -KV_ECONNLOST);
+		return;
+	}
+	body->count = kv_le32((uint32_t)p->asked);
+	body->flags = KV_LOOKUP_EXIST;
+	ids = kv_conn_tail(rpc->conn, p->asked * sizeof(*ids));
+	if (!ids) {
+		kv_rpc_cancel(&p->call);
+		poll_end(p, -KV_ENOMEM);
+		return;
+	}
+	for (i = 0; i < p->asked; i++)
+		ids[i] = kv_key_hash_build(
+			p->s->keys[p->missing[p->pos + i]].hash);
+	kv_rpc_end(rpc);
+}
+
+static void
+poll_open(struct kv_link_wait *w, int status)
+{
+	struct poll *p = KV_CONTAINER_OF(w, struct poll, wait);
+
+	if (status < 0)
+		poll_end(p, status);
+	else
+		poll_send(p);
+}
+
+static void
+poll_next(struct poll *p)
+{
+	int rc;
+
+	if (p->pos == p->n) {
+		poll_end(p, 0);
+		return;
+	}
+	p->wait.fn = poll_open;
+	rc = kv_link_open(p->to, &p->wait, false, p->s->deadline);
+	if (rc > 0)
+		poll_send(p);
+	else if (rc < 0)
+		poll_end(p, rc);
+}
+
+/* Prepares the question to one node; false: it cannot be asked. */
+static bool
+poll_add(struct kv_survey *s, struct kv_link *to, const struct kv_id *boot)
+{
+	struct poll *p = calloc(1, sizeof(*p));
+	size_t i;
+
+	if (p)
+		p->missing = calloc(s->n, sizeof(*p->missing));
+	if (!p || !p->missing) {
+		free(p);
+		return false;
+	}
+	for (i = 0; i < s->n; i++)
+		if (!s->keys[i].exists)
+			p->missing[p->n++] = i;
+	p->s = s;
+	p->to = to;
+	p->boot = *boot;
+	to->users++;
+	kv_list_add_tail(&s->polls, &p->link);
+	return true;
+}
+
+static void
+polls_prepare(struct kv_survey *s)
+{
+	struct kv_chan *ch = s->ch;
+	struct kv_hub_node *nodes = calloc(KV_NODES_MAX, sizeof(*nodes));
+	uint64_t now = kv_loop_now(ch->loop);
+	bool local_known = false;
+	struct kv_link *to;
+	unsigned i, n;
+
+	n = nodes ? kv_hub_nodes(ch->hub, nodes, KV_NODES_MAX) : 0;
+	for (i = 0; i < n; i++) {
+		if (kv_hub_is_sick(ch->hub, &nodes[i].boot, now)) {
+			s->is_incomplete = true;
+			continue;
+		}
+		to = kv_chan_link(ch, &nodes[i].boot);
+		if (!to || !poll_add(s, to, &nodes[i].boot))
+			s->is_incomplete = true;
+		local_known = local_known || to == ch->local;
+	}
+	if (ch->local && !local_known)
+		poll_add(s, ch->local, &ch->local->boot);
+	free(nodes);
+}
+
+/* The directory has spoken, or cannot: ask the nodes. */
+static void
+polls_start(struct kv_survey *s)
+{
+	struct poll *p, *tmp;
+
+	s->is_incomplete = false;
+	polls_prepare(s);
+	if (kv_list_is_empty(&s->polls)) {
+		survey_end(s, s->heard ? 0 : s->status);
+		return;
+	}
+	/* The last one's end is the survey's: nothing of it is used after. */
+	KV_LIST_FOREACH_SAFE(p, tmp, &s->polls, link) {
+		bool is_last = p->link.next == &s->polls;
+
+		poll_next(p);
+		if (is_last)
+			break;
+	}
+}
+
+/* ---- the directory ---- */
+
+static int
+master_build(struct kv_ask *ask, struct kv_conn *c, void *body)
+{
+	struct kv_survey *s = KV_CONTAINER_OF(ask, struct kv_survey, ask);
+	struct kv_lookup *l = body;
+	struct kv_id *ids;
+	size_t i;
+
+	l->count = kv_le32((uint32_t)s->asked);
+	l->flags = s->exist_only ? KV_LOOKUP_EXIST : 0;
+	ids = kv_conn_tail(c, s->asked * sizeof(*ids));
+	if (!ids)
+		return -ENOMEM;
+	for (i = 0; i < s->asked; i++)
+		ids[i] = kv_key_hash_build(s->keys[s->pos + i].hash);
+	return 0;
+}
+
+static int
+exist_take(struct kv_survey *s, const struct kv_msg *msg)
+{
+	const struct kv_lookup_r *r = msg->body;
+	size_t i;
+
+	if (kv_get32(r->count) != s->asked || msg->tail_len != s->asked)
+		return -KV_EPROTO;
+	for (i = 0; i < s->asked; i++)
+		s->keys[s->pos + i].exists = msg->tail[i] != 0;
+	return 0;
+}
+
+static int
+owners_take(struct kv_survey *s, const struct kv_msg *msg)
+{
+	struct kv_map_lookup m;
+	struct kv_map_node node;
+	struct kv_cut again;
+	int *numbers;
+	size_t i, at = 0;
+	unsigned j;
+
+	if (kv_map_lookup_parse(msg, (unsigned)s->asked, &m) < 0)
+		return -KV_EPROTO;
+	again = m.records;
+	if (kv_hub_learn(s->ch->hub, &again, m.nodes, false, 0) < 0)
+		return -KV_EPROTO;
+	numbers = calloc(m.nodes + 1, sizeof(*numbers));
+	if (!numbers)
+		return -KV_ENOMEM;
+	for (j = 0; j < m.nodes && kv_map_node_take(&m.records, &node); j++)
+		numbers[j] = boot_number(s, &node.rec->boot);
+	for (i = 0; i < s->asked; i++)
+		for (j = 0; j < m.owners[i]; j++)
+			owner_add(&s->keys[s->pos + i],
+				  numbers[kv_get16(m.index[at++])]);
+	free(numbers);
+	return 0;
+}
+
+static bool
+has_misses(const struct kv_survey *s)
+{
+	size_t i;
+
+	for (i = 0; i < s->n; i++)
+		if (!s->keys[i].exists)
+			return true;
+	return false;
+}
+
+static void
+master_answered(struct kv_ask *ask, int status, const struct kv_msg *msg)
+{
+	struct kv_survey *s = KV_CONTAINER_OF(ask, struct kv_survey, ask);
+	const struct kv_lookup_r *r;
+
+	if (status == 0) {
+		r = msg->body;
+		status = -r->status;
+	}
+	if (status == 0)
+		status = s->exist_only ? exist_take(s, msg)
+				       : owners_take(s, msg);
+	if (status < 0) {
+		s->status = status;
+		if (kv_loop_now(s->ch->loop) >= s->deadline)
+			survey_end(s, status);
+		else
+			polls_start(s);
+		return;
+	}
+	s->heard = true;
+	r = msg->body;
+	if (r->flags & KV_LOOKUP_INCOMPLETE)
+		s->is_incomplete = true;
+	s->pos += s->asked;
+	master_next(s);
+}
+
+static void
+master_next(struct kv_survey *s)
+{
+	if (s->pos == s->n) {
+		if (s->is_incomplete && has_misses(s))
+			polls_start(s);
+		else
+			survey_end(s, 0);
+		return;
+	}
+	s->asked = kv_min_size(s->n - s->pos, FRAME_KEYS);
+	kv_ask_start(s->ch, &s->ask);
+}
+
+static void
+survey_without_master(struct kv_defer *d)
+{
+	polls_start(KV_CONTAINER_OF(d, struct kv_survey, defer));
+}
+
+void
+kv_survey_start(struct kv_chan *ch, struct kv_survey *s)
+{
+	s->ch = ch;
+	s->status = -KV_EUNREACHABLE;
+	kv_list_init(&s->polls);
+	s->defer = (struct kv_defer){ .fn = survey_without_master };
+	if (ch->hub->n_masters == 0) {
+		kv_loop_defer(ch->loop, &s->defer);
+		return;
+	}
+	s->ask.type = KV_MSG_LOOKUP;
+	s->ask.deadline = s->deadline;
+	s->ask.build = master_build;
+	s->ask.fn = master_answered;
+	master_next(s);
+}
+
+void
+kv_survey_fini(struct kv_survey *s)
+{
+	struct poll *p;
+
+	if (!s->ch)
+		return;
+	kv_ask_cancel(&s->ask);
+	kv_loop_defer_del(&s->defer);
+	while ((p = KV_LIST_FIRST(&s->polls, struct poll, link)))
+		poll_free(p);
+	free(s->boots);
+	s->boots = NULL;
+	s->n_boots = 0;
+}
