@@ -187,10 +187,12 @@ parse(struct simnet_proc *proc, const char *addr, struct place *out)
 		snprintf(out->path, sizeof(out->path), "%s", addr + 5);
 		return 0;
 	}
-	if (strncmp(addr, "tcp:", 4) != 0 || colon < addr + 4 ||
+	if (strncmp(addr, "tcp:", 4) == 0)
+		addr += 4;
+	if (!colon || colon < addr ||
 	    kv_str_u64(colon + 1, 0, 65535, &port) < 0)
 		return -EINVAL;
-	snprintf(host, sizeof(host), "%.*s", (int)(colon - addr - 4), addr + 4);
+	snprintf(host, sizeof(host), "%.*s", (int)(colon - addr), addr);
 	if (!is_any(host))
 		out->host = host_find(proc->sn, host);
 	out->port = (unsigned)port;
