@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -221,6 +222,7 @@ chain_serve(int fd, int next, size_t in, size_t mid, size_t out)
 	char *buf = calloc(1, CHAIN_MAX);
 	int epoll = watch(fd), epoll_next = next >= 0 ? watch(next) : -1;
 
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	while (buf && take(epoll, fd, buf, in) == 0) {
 		if (next >= 0 && (give(next, buf, mid) < 0 ||
 				  take(epoll_next, next, buf, mid) < 0))
@@ -297,8 +299,11 @@ kv_floor_chain_close(struct kv_floor_chain *c)
 		close(c->epoll);
 	free(c->buf);
 	for (i = 0; i < 2; i++)
-		if (c->pids[i] > 0)
+		if (c->pids[i] > 0) {
+			/* Others forked since then hold its socket open. */
+			kill(c->pids[i], SIGKILL);
 			waitpid(c->pids[i], NULL, 0);
+		}
 }
 
 /* ---- the stream ---- */

@@ -18,6 +18,7 @@
 
 static const struct kv_conn_ops conn_ops;
 static int end_dial(struct kv_link_end *e);
+static void stray(struct kv_rpc *rpc, const struct kv_msg *msg);
 
 struct kv_link *
 kv_link_new(struct kv_chan *ch, const char *addr, const struct kv_id *want,
@@ -134,9 +135,9 @@ end_close(struct kv_link_end *e, int status)
 	e->dial = NULL;
 	e->conn = NULL;
 	e->state = KV_LINK_IDLE;
-	kv_conn_close(conn);
 	if (conn)
-		kv_rpc_fail(&e->rpc, kv_status_errno(status) * -1);
+		kv_rpc_fail(&e->rpc, -kv_status_errno(status));
+	kv_conn_close(conn);
 }
 
 void
@@ -321,6 +322,7 @@ end_connected(void *arg, struct kv_stream *s, int status)
 		return;
 	}
 	kv_rpc_init(&e->rpc, e->conn);
+	e->rpc.stray = stray;
 	hello_say(e);
 }
 
@@ -420,6 +422,17 @@ grants_return(struct kv_conn *c, const struct kv_msg *msg)
 }
 
 static void
+stray(struct kv_rpc *rpc, const struct kv_msg *msg)
+{
+	struct kv_link_end *e = KV_CONTAINER_OF(rpc, struct kv_link_end, rpc);
+
+	if (msg->type == KV_MSG_GET_R)
+		pins_return(e->link, msg);
+	else if (msg->type == KV_MSG_GRANT_R)
+		grants_return(e->conn, msg);
+}
+
+static void
 on_msg(struct kv_conn *c, const struct kv_msg *msg)
 {
 	struct kv_link_end *e = kv_conn_arg(c);
@@ -431,12 +444,7 @@ on_msg(struct kv_conn *c, const struct kv_msg *msg)
 		rx = rx_find(e->link, msg);
 		if (rx)
 			rx->got(rx, msg);
-		return;
 	}
-	if (msg->type == KV_MSG_GET_R)
-		pins_return(e->link, msg);
-	else if (msg->type == KV_MSG_GRANT_R)
-		grants_return(c, msg);
 }
 
 static int
