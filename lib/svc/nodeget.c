@@ -257,6 +257,7 @@ plan_pin(struct planner *g, struct kv_nodeget_plan *p)
 	p->pin = kv_proc_pin(proc, p->object);
 	if (!p->pin)
 		return KV_ENOMEM;
+	p->n_ext = (uint16_t)n_ext;
 	g->room -= need;
 	g->pushes += !is_shm;
 	p->n_ext = (uint16_t)n_ext;
@@ -426,7 +427,9 @@ plan_begin(struct kv_nodepeer *peer, const struct kv_msg *msg,
 
 	kv_cut_init(&cut, msg);
 	*ents = kv_cut_array(&cut, n, sizeof(**ents));
-	for (i = 0; *ents && i < n && n <= KV_BATCH_KEYS_MAX; i++) {
+	if (!*ents)
+		return false;
+	for (i = 0; i < n && n <= KV_BATCH_KEYS_MAX; i++) {
 		uint16_t len = kv_get16((*ents)[i].key_len);
 		struct kv_nodeget_plan *p = &node->plan[i];
 

@@ -130,15 +130,17 @@ take_session(struct simmaster *m)
 			      0);
 		wireframe_free(f);
 	}
-	while ((f = wirepeer_take(&m->peer, KV_MSG_LEAVE))) {
-		m->leaves++;
-		wireframe_free(f);
-	}
 }
 
 static void
 master_pump(struct simmaster *m)
 {
+	struct wireframe *f;
+
+	while (m->has_peer && (f = wirepeer_take(&m->peer, KV_MSG_LEAVE))) {
+		m->leaves++;
+		wireframe_free(f);
+	}
 	if (m->has_peer && m->peer.is_lost) {
 		wirepeer_close(&m->peer);
 		m->has_peer = false;
@@ -281,6 +283,12 @@ simnode_run(struct simnode *s, uint64_t ms)
 		for (unsigned i = 0; i < SIMNODE_MASTERS; i++)
 			master_pump(&s->masters[i]);
 	}
+}
+
+struct kv_net *
+simnode_new_process(struct simnode *s, bool is_local)
+{
+	return simnet_process(s->sn, is_local ? "n" : "r", s->next_pid++);
 }
 
 uint64_t

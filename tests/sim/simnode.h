@@ -66,6 +66,9 @@ void simnode_close(struct simnode *s);
 /* Lets time pass; masters answer what they are asked meanwhile. */
 void simnode_run(struct simnode *s, uint64_t ms);
 
+/* The network of a new process, on the node's host or on "r". */
+struct kv_net *simnode_new_process(struct simnode *s, bool is_local);
+
 /* m0, m1: starts to listen, or vanishes with its connection. */
 void simnode_master_up(struct simnode *s, unsigned i);
 void simnode_master_down(struct simnode *s, unsigned i);

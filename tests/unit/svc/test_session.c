@@ -1,0 +1,597 @@
+/* A node's sessions with masters, and what it publishes on them. */
+
+#include "simnode.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "wire/msg.h"
+
+#include "test.h"
+
+static struct simnode sim;
+static uint8_t blob[SIMNODE_POOL];
+
+static int
+open_with(unsigned masters)
+{
+	const struct simnode_opts opts = { .masters = masters };
+
+	simnode_open(&sim, &opts);
+	return 0;
+}
+
+static int
+setup(void **state)
+{
+	(void)state;
+	return open_with(1);
+}
+
+static int
+setup_two(void **state)
+{
+	(void)state;
+	return open_with(2);
+}
+
+static int
+teardown(void **state)
+{
+	(void)state;
+	simnode_close(&sim);
+	return 0;
+}
+
+static void
+join(unsigned i)
+{
+	simnode_master_up(&sim, i);
+	simnode_run(&sim, 1200);
+	assert_true(sim.masters[i].has_peer);
+}
+
+/* ---- from the dial to heartbeats ---- */
+
+static void
+it_joins_syncs_and_beats(void **state)
+{
+	struct simmaster *m = &sim.masters[0];
+
+	(void)state;
+	join(0);
+	assert_int_equal(kv_node_sessions(sim.node), 1);
+	assert_int_equal(m->hellos, 1);
+	assert_int_equal(m->joins, 1);
+	assert_int_equal(m->syncs, 1);
+	assert_int_equal(m->sync_ends, 1);
+	simnode_run(&sim, 3000);
+	assert_in_range(m->beats, 3, 5);
+	assert_int_equal(kv_get64(m->beat.pool_bytes), SIMNODE_POOL);
+	assert_int_equal(kv_get64(m->beat.ready_bytes), SIMNODE_POOL);
+	assert_int_equal(kv_get64(m->beat.free_bytes), SIMNODE_POOL);
+	assert_int_equal(kv_get64(m->beat.keys), 0);
+	assert_true(kv_get64(m->beat.victim_age_ms) == UINT64_MAX);
+	assert_int_equal(simnode_stat(&sim, "sessions_opened"), 1);
+	assert_int_equal(simnode_stat(&sim, "sessions_lost"), 0);
+}
+
+static void
+join_tells_who_and_where(void **state)
+{
+	struct simmaster *m = &sim.masters[0];
+	struct kv_hello_r hr = { .version = kv_le16(KV_WIRE_VERSION) };
+	const struct kv_hello *h;
+	const struct kv_join *j;
+	struct wireframe *f;
+
+	(void)state;
+	m->is_mute = true;
+	simnode_master_up(&sim, 0);
+	simnode_run(&sim, 300);
+	f = wirepeer_take(&m->peer, KV_MSG_HELLO);
+	assert_non_null(f);
+	h = (void *)f->body;
+	assert_int_equal(h->role, KV_ROLE_NODE);
+	assert_true(kv_id_is_equal(h->boot, *kv_node_boot(sim.node)));
+	assert_int_equal(h->host.b[0], 9);
+	wirepeer_send(&m->peer, KV_MSG_HELLO_R, f->id, &hr, NULL, 0);
+	wireframe_free(f);
+	simnode_run(&sim, 5);
+	f = wirepeer_take(&m->peer, KV_MSG_JOIN);
+	assert_non_null(f);
+	j = (void *)f->body;
+	assert_int_equal(kv_get64(j->pool_bytes), SIMNODE_POOL);
+	assert_int_equal(j->host.b[0], 9);
+	assert_int_equal(j->addr_len, 7);
+	assert_int_equal(j->name_len, 1);
+	assert_int_equal(f->tail_len, 8);
+	assert_memory_equal(f->tail, "n:50052n", 8);
+	wireframe_free(f);
+}
+
+static void
+a_master_that_is_not_there_is_waited_for(void **state)
+{
+	(void)state;
+	simnode_run(&sim, 5000);
+	assert_int_equal(kv_node_sessions(sim.node), 0);
+	join(0);
+	assert_int_equal(kv_node_sessions(sim.node), 1);
+}
+
+static void
+a_refusing_master_is_asked_again(void **state)
+{
+	struct simmaster *m = &sim.masters[0];
+
+	(void)state;
+	m->refuse = KV_EBUSY;
+	simnode_master_up(&sim, 0);
+	simnode_run(&sim, 4000);
+	assert_int_equal(kv_node_sessions(sim.node), 0);
+	assert_true(m->joins >= 2);
+	/* At most one dial in half a second, once the back-off has grown. */
+	assert_true(m->joins <= 10);
+	m->refuse = KV_OK;
+	simnode_run(&sim, 1200);
+	assert_int_equal(kv_node_sessions(sim.node), 1);
+}
+
+static void
+a_mute_master_is_given_up_and_dialled_again(void **state)
+{
+	struct simmaster *m = &sim.masters[0];
+
+	(void)state;
+	m->is_mute = true;
+	simnode_master_up(&sim, 0);
+	simnode_run(&sim, 3000);
+	assert_int_equal(kv_node_sessions(sim.node), 0);
+	m->is_mute = false;
+	simnode_run(&sim, 3000);
+	assert_int_equal(kv_node_sessions(sim.node), 1);
+}
+
+static void
+a_silent_master_is_dropped_after_a_second(void **state)
+{
+	struct simmaster *m = &sim.masters[0];
+
+	(void)state;
+	join(0);
+	m->is_mute = true;
+	/* A heartbeat within a second, and a second without an answer. */
+	simnode_run(&sim, 1000);
+	assert_int_equal(kv_node_sessions(sim.node), 1);
+	simnode_run(&sim, 1500);
+	assert_int_equal(kv_node_sessions(sim.node), 0);
+	assert_int_equal(simnode_stat(&sim, "sessions_lost"), 1);
+}
+
+static void
+a_cut_master_is_dropped_and_found_again(void **state)
+{
+	(void)state;
+	join(0);
+	simnet_cut(sim.sn, "n", "m0");
+	simnet_cut(sim.sn, "m0", "n");
+	simnode_run(&sim, 3000);
+	assert_int_equal(kv_node_sessions(sim.node), 0);
+	simnet_heal(sim.sn, "n", "m0");
+	simnet_heal(sim.sn, "m0", "n");
+	simnode_run(&sim, 5000);
+	assert_int_equal(kv_node_sessions(sim.node), 1);
+}
+
+static void
+a_master_that_owes_a_verdict_is_dropped(void **state)
+{
+	struct simput item = { "k", 3, "abc" };
+	struct simreq r;
+	uint64_t id;
+
+	(void)state;
+	join(0);
+	sim.masters[0].verdict = KV_VERDICT_OPEN;
+	simreq_open_tcp(&r, &sim);
+	id = simreq_put(&r, &item, 1,
+			&(struct simput_opts){ .budget_ms = 60000 });
+	simnode_run(&sim, 9000);
+	assert_int_equal(simreq_put_status(&r, id, 0), -1);
+	simnode_run(&sim, 3000);
+	/* It talks, but it never decides: as if it were not there. */
+	assert_int_equal(simreq_put_status(&r, id, 0), KV_OK);
+	simreq_close(&r);
+}
+
+static void
+a_broken_answer_ends_the_session(void **state)
+{
+	struct simmaster *m = &sim.masters[0];
+	struct kv_publish_r r = { .count = kv_le32(7) };
+	struct simput item = { "k", 3, "abc" };
+	struct simreq q;
+	struct wireframe *f;
+	uint64_t id;
+
+	(void)state;
+	join(0);
+	m->by_hand = true;
+	simreq_open_tcp(&q, &sim);
+	id = simreq_put(&q, &item, 1, NULL);
+	simnode_run(&sim, 5);
+	f = wirepeer_take(&m->peer, KV_MSG_PUBLISH);
+	assert_non_null(f);
+	wirepeer_send(&m->peer, KV_MSG_PUBLISH_R, f->id, &r, "1234567", 7);
+	wireframe_free(f);
+	simnode_run(&sim, 5);
+	assert_int_equal(kv_node_sessions(sim.node), 0);
+	assert_int_equal(simreq_put_status(&q, id, 0), KV_OK);
+	simreq_close(&q);
+}
+
+static void
+a_message_that_masters_do_not_send_ends_the_session(void **state)
+{
+	(void)state;
+	join(0);
+	wirepeer_send(&sim.masters[0].peer, KV_MSG_ATTACH, 1, NULL, NULL, 0);
+	simnode_run(&sim, 5);
+	assert_int_equal(kv_node_sessions(sim.node), 0);
+	simnode_run(&sim, 1000);
+	assert_int_equal(kv_node_sessions(sim.node), 1);
+}
+
+/* ---- what is published ---- */
+
+static void
+a_new_master_hears_of_everything(void **state)
+{
+	enum {
+		N = 3000,
+	};
+	struct simmaster *m = &sim.masters[0];
+	char key[16];
+	struct simreq r;
+
+	(void)state;
+	simreq_open_tcp(&r, &sim);
+	for (int i = 0; i < N; i++) {
+		struct simput item = { key, 1, "x" };
+
+		snprintf(key, sizeof(key), "k%d", i);
+		simreq_put(&r, &item, 1, NULL);
+	}
+	simnode_run(&sim, 10);
+	assert_int_equal(simnode_stat(&sim, "puts_unpublished"), N);
+	join(0);
+	assert_int_equal(m->n_held, N);
+	assert_int_equal(m->sync_ends, 1);
+	assert_true(simnode_master_has(&sim, 0, "k2999"));
+	/* And again, after it has lost everything. */
+	simnode_master_down(&sim, 0);
+	simnode_run(&sim, 100);
+	join(0);
+	assert_int_equal(m->n_held, N);
+	assert_true(simnode_stat(&sim, "synced") >= 2 * N);
+	simreq_close(&r);
+}
+
+static void
+the_sync_is_paced(void **state)
+{
+	enum {
+		N = 4000,
+	};
+	struct simmaster *m = &sim.masters[0];
+	static char names[N][16];
+	static struct simput items[N];
+	struct simreq r;
+	int rounds = 0;
+
+	(void)state;
+	simreq_open_tcp(&r, &sim);
+	for (int i = 0; i < N; i++) {
+		snprintf(names[i], sizeof(names[i]), "k0-%d", i);
+		items[i] = (struct simput){ names[i], 0, "" };
+	}
+	for (int b = 0; b < 5; b++) {
+		for (int i = 0; i < N; i++)
+			names[i][1] = (char)('0' + b);
+		simreq_put(&r, items, N, NULL);
+		simnode_run(&sim, 5);
+	}
+	assert_int_equal(simnode_stat(&sim, "keys"), 5 * N);
+	m->by_hand = true;
+	simnode_master_up(&sim, 0);
+	simnode_run(&sim, 500);
+	while (wirepeer_count(&m->peer, KV_MSG_PUBLISH)) {
+		assert_in_range(wirepeer_count(&m->peer, KV_MSG_PUBLISH), 1, 2);
+		simnode_master_verdict(&sim, 0, KV_VERDICT_STAYS);
+		simnode_run(&sim, 5);
+		rounds++;
+	}
+	assert_true(rounds >= 4);
+	assert_int_equal(m->n_held, 5 * N);
+	simreq_close(&r);
+}
+
+static void
+what_comes_during_the_sync_is_not_missed(void **state)
+{
+	struct simmaster *m = &sim.masters[0];
+	struct simreq r;
+
+	(void)state;
+	simreq_open_unix(&r, &sim, 0);
+	assert_int_equal(simreq_put_one(&r, "early", blob, 1000), KV_OK);
+	m->by_hand = true;
+	simnode_master_up(&sim, 0);
+	simnode_run(&sim, 500);
+	assert_int_equal(wirepeer_count(&m->peer, KV_MSG_PUBLISH), 1);
+	{
+		struct simput item = { "late", 3, "abc" };
+		uint64_t id = simreq_put(&r, &item, 1, NULL);
+
+		simnode_run(&sim, 5);
+		assert_int_equal(wirepeer_count(&m->peer, KV_MSG_PUBLISH), 2);
+		m->by_hand = false;
+		simnode_run(&sim, 5);
+		assert_int_equal(simreq_put_status(&r, id, 0), KV_OK);
+	}
+	assert_true(simnode_master_has(&sim, 0, "early"));
+	assert_true(simnode_master_has(&sim, 0, "late"));
+	simreq_close(&r);
+}
+
+static void
+a_turn_publishes_in_one_frame(void **state)
+{
+	enum {
+		N = 100,
+	};
+	struct simmaster *m = &sim.masters[0];
+	struct simput items[N];
+	char names[N][16];
+	unsigned before;
+	struct simreq r;
+
+	(void)state;
+	join(0);
+	before = m->publishes;
+	simreq_open_tcp(&r, &sim);
+	for (int i = 0; i < N; i++) {
+		snprintf(names[i], sizeof(names[i]), "k%d", i);
+		items[i] = (struct simput){ names[i], 1, "x" };
+	}
+	simreq_put(&r, items, N, NULL);
+	simnode_run(&sim, 10);
+	assert_int_equal(m->n_held, N);
+	assert_int_equal(m->publishes, before + 1);
+	simreq_close(&r);
+}
+
+static void
+what_left_is_withdrawn(void **state)
+{
+	char key[16];
+	struct simreq r;
+
+	(void)state;
+	join(0);
+	simreq_open_unix(&r, &sim, 0);
+	for (int i = 0; i < 30; i++) {
+		snprintf(key, sizeof(key), "k%d", i);
+		assert_int_equal(simreq_put_one(&r, key, blob, 300000), KV_OK);
+	}
+	simnode_run(&sim, 5);
+	assert_int_equal(sim.masters[0].n_held, 3);
+	assert_int_equal(simnode_stat(&sim, "withdrawn"), 27);
+	simreq_close(&r);
+}
+
+/* Gone and back within one frame: it is there. */
+static void
+a_key_that_comes_back_at_once_is_not_withdrawn(void **state)
+{
+	struct simmaster *m = &sim.masters[0];
+	struct kv_remove rm = { .op = KV_REMOVE_KEYS, .count = kv_le32(1) };
+	struct simput item = { "k", 3, "abc" };
+	struct simput_opts opts = { .random = 77 };
+	struct simreq r;
+	uint64_t id;
+
+	(void)state;
+	join(0);
+	simreq_open_tcp(&r, &sim);
+	simreq_put(&r, &item, 1, &opts);
+	simnode_run(&sim, 5);
+	assert_int_equal(m->n_held, 1);
+	/* Both arrive in one turn. */
+	wirepeer_send(&r.control, KV_MSG_REMOVE, 9, &rm, "\1\0k", 3);
+	id = simreq_put(&r, &item, 1, &opts);
+	simnode_run(&sim, 5);
+	assert_int_equal(simreq_put_status(&r, id, 0), KV_OK);
+	assert_true(simnode_master_has(&sim, 0, "k"));
+	simreq_close(&r);
+}
+
+/* ---- what masters say ---- */
+
+static void
+a_copy_that_lost_is_dropped_at_the_sync(void **state)
+{
+	struct simreq r;
+
+	(void)state;
+	simreq_open_tcp(&r, &sim);
+	assert_int_equal(simreq_put_inline(&r, "k", "abc"), KV_OK);
+	sim.masters[0].verdict = KV_VERDICT_GOES;
+	join(0);
+	assert_int_equal(simreq_get_one(&r, "k", NULL, NULL), KV_EMISS);
+	assert_int_equal(simnode_stat(&sim, "losers"), 1);
+	simreq_close(&r);
+}
+
+static void
+a_shown_copy_goes_when_the_deciding_master_says_so(void **state)
+{
+	struct simput item = { "k", 3, "abc" };
+	struct simput_opts opts = { .random = 77 };
+	struct simget_opts get = { .inline_max = 9 };
+	struct simreq r;
+
+	(void)state;
+	join(0);
+	join(1);
+	simreq_open_tcp(&r, &sim);
+	simreq_put(&r, &item, 1, &opts);
+	simnode_run(&sim, 5);
+	/* Of another value; by the second master: nothing happens. */
+	simnode_master_decide(&sim, 0, "k", 78, KV_VERDICT_GOES);
+	simnode_master_decide(&sim, 0, "x", 77, KV_VERDICT_GOES);
+	simnode_master_decide(&sim, 1, "k", 77, KV_VERDICT_GOES);
+	simnode_master_decide(&sim, 0, "k", 77, KV_VERDICT_STAYS);
+	simnode_run(&sim, 5);
+	assert_int_equal(simreq_get_one(&r, "k", &get, NULL), KV_OK);
+	simnode_master_decide(&sim, 0, "k", 77, KV_VERDICT_GOES);
+	simnode_run(&sim, 5);
+	assert_int_equal(simreq_get_one(&r, "k", &get, NULL), KV_EMISS);
+	assert_false(simnode_master_has(&sim, 1, "k"));
+	simreq_close(&r);
+}
+
+static void
+check_says_what_is_held(void **state)
+{
+	struct simmaster *m = &sim.masters[0];
+	struct kv_check c = { .count = kv_le32(3) };
+	struct kv_publish_ent e[3];
+	struct simput item = { "k", 3, "abc" };
+	struct simput_opts opts = { .random = 77 };
+	struct wireframe *f;
+	struct simreq r;
+
+	(void)state;
+	join(0);
+	simreq_open_tcp(&r, &sim);
+	simreq_put(&r, &item, 1, &opts);
+	simnode_run(&sim, 5);
+	memset(e, 0, sizeof(e));
+	e[0].hash = e[1].hash = simnode_hash("k");
+	e[0].put_id.random = kv_le64(77);
+	e[1].put_id.random = kv_le64(78);
+	e[2].hash = simnode_hash("x");
+	wirepeer_send(&m->peer, KV_MSG_CHECK, 5, &c, e, sizeof(e));
+	simnode_run(&sim, 5);
+	f = wirepeer_take(&m->peer, KV_MSG_CHECK_R);
+	assert_non_null(f);
+	assert_int_equal(f->id, 5);
+	assert_int_equal(f->tail_len, 3);
+	assert_memory_equal(f->tail, "\1\0\0", 3);
+	wireframe_free(f);
+	simreq_close(&r);
+}
+
+static void
+wanted_keys_leave_after_others(void **state)
+{
+	struct simmaster *m = &sim.masters[0];
+	struct kv_want w = { .count = kv_le32(2) };
+	struct kv_id ids[2];
+	struct simreq r;
+
+	(void)state;
+	join(0);
+	simreq_open_unix(&r, &sim, 0);
+	assert_int_equal(simreq_put_one(&r, "old", blob, 300000), KV_OK);
+	assert_int_equal(simreq_put_one(&r, "new", blob, 300000), KV_OK);
+	ids[0] = simnode_hash("old");
+	ids[1] = simnode_hash("x");
+	wirepeer_send(&m->peer, KV_MSG_WANT, 0, &w, ids, sizeof(ids));
+	simnode_run(&sim, 5);
+	assert_int_equal(simreq_put_one(&r, "next", blob, 600000), KV_OK);
+	assert_int_equal(simreq_get_one(&r, "new", NULL, NULL), KV_EMISS);
+	assert_int_equal(simreq_get_one(&r, "old", NULL, NULL), KV_OK);
+	simreq_close(&r);
+}
+
+static void
+broken_words_of_a_master_end_its_session(void **state)
+{
+	static const enum kv_msg_type types[] = { KV_MSG_DECIDE, KV_MSG_CHECK,
+						  KV_MSG_WANT };
+
+	(void)state;
+	simnode_master_up(&sim, 0);
+	for (int i = 0; i < 3; i++) {
+		struct kv_want count = { .count = kv_le32(2) };
+
+		simnode_run(&sim, 1500);
+		assert_int_equal(kv_node_sessions(sim.node), 1);
+		wirepeer_send(&sim.masters[0].peer, types[i], 1, &count, "abc",
+			      3);
+		simnode_run(&sim, 5);
+		assert_int_equal(kv_node_sessions(sim.node), 0);
+	}
+}
+
+static void
+a_master_can_ask_what_a_requester_can(void **state)
+{
+	struct simmaster *m = &sim.masters[0];
+	struct kv_remove rm = { .op = KV_REMOVE_KEYS, .count = kv_le32(1) };
+	struct simreq r;
+
+	(void)state;
+	join(0);
+	simreq_open_tcp(&r, &sim);
+	assert_int_equal(simreq_put_inline(&r, "k", "abc"), KV_OK);
+	wirepeer_send(&m->peer, KV_MSG_REMOVE, 5, &rm, "\1\0k", 3);
+	wirepeer_send(&m->peer, KV_MSG_STATS, 6, NULL, NULL, 0);
+	wirepeer_send(&m->peer, KV_MSG_PING, 7, NULL, NULL, 0);
+	simnode_run(&sim, 5);
+	assert_int_equal(wirepeer_count(&m->peer, KV_MSG_REMOVE_R), 1);
+	assert_int_equal(wirepeer_count(&m->peer, KV_MSG_STATS_R), 1);
+	assert_int_equal(wirepeer_count(&m->peer, KV_MSG_PING_R), 1);
+	assert_false(simnode_master_has(&sim, 0, "k"));
+	simreq_close(&r);
+}
+
+#define WITH(start, f) cmocka_unit_test_setup_teardown(f, start, teardown)
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+		WITH(setup, it_joins_syncs_and_beats),
+		WITH(setup, join_tells_who_and_where),
+		WITH(setup, a_master_that_is_not_there_is_waited_for),
+		WITH(setup, a_refusing_master_is_asked_again),
+		WITH(setup, a_mute_master_is_given_up_and_dialled_again),
+		WITH(setup, a_silent_master_is_dropped_after_a_second),
+		WITH(setup, a_cut_master_is_dropped_and_found_again),
+		WITH(setup, a_master_that_owes_a_verdict_is_dropped),
+		WITH(setup, a_broken_answer_ends_the_session),
+		WITH(setup,
+		     a_message_that_masters_do_not_send_ends_the_session),
+		WITH(setup, a_new_master_hears_of_everything),
+		WITH(setup, the_sync_is_paced),
+		WITH(setup, what_comes_during_the_sync_is_not_missed),
+		WITH(setup, a_turn_publishes_in_one_frame),
+		WITH(setup, what_left_is_withdrawn),
+		WITH(setup, a_key_that_comes_back_at_once_is_not_withdrawn),
+		WITH(setup, a_copy_that_lost_is_dropped_at_the_sync),
+		WITH(setup_two,
+		     a_shown_copy_goes_when_the_deciding_master_says_so),
+		WITH(setup, check_says_what_is_held),
+		WITH(setup, wanted_keys_leave_after_others),
+		WITH(setup, broken_words_of_a_master_end_its_session),
+		WITH(setup, a_master_can_ask_what_a_requester_can),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
