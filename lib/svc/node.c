@@ -1,6 +1,7 @@
 #include "svc/node.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -401,45 +402,80 @@ kv_node_room(const struct kv_node *node, struct kv_heartbeat *out)
 	out->soft_pinned = kv_le64(st.soft_pinned);
 }
 
-int
-kv_node_stats(const struct kv_node *node, struct kv_bytes *out)
+void
+kv_node_stats_each(const struct kv_node *node, kv_node_stat_fn *fn, void *arg)
 {
 	struct kv_stats_set sum = { 0 };
 	struct kv_index_stats st;
 	unsigned i;
-	int rc = 0;
 
 	kv_index_stats(node->index, &st);
 	kv_stats_sum(&sum, &node->stats);
 	kv_mover_stats(node->mover, &sum);
-	struct {
-		const char *name;
-		uint64_t v;
-	} gauges[] = {
-		{ "pool_bytes", node->pool_bytes },
-		{ "ready_bytes", node->ready_bytes },
-		{ "free_bytes", kv_slab_free_bytes(node->slab) },
-		{ "keys", st.keys },
-		{ "hidden_keys", st.hidden },
-		{ "value_bytes", st.bytes },
-		{ "soft_pinned_keys", st.soft_pinned },
-		{ "hard_pinned_keys", st.hard_pinned },
-		{ "pinned_bytes", st.pinned_bytes },
-		{ "zombie_bytes", st.zombie_bytes },
-		{ "evicted_keys", st.evicted_keys },
-		{ "evicted_bytes", st.evicted_bytes },
-		{ "connections", node->n_conns },
-		{ "processes", node->n_procs },
-		{ "pins", kv_htab_count(&node->pins) },
-		{ "grants", kv_htab_count(&node->grants) },
-		{ "sessions", kv_node_sessions(node) },
+	const struct kv_node_stat held[] = {
+		{ "pool_bytes", "size of the pool", false, node->pool_bytes },
+		{ "ready_bytes", "of the pool, faulted in", false,
+		  node->ready_bytes },
+		{ "free_bytes", "of these, with nothing in them", false,
+		  kv_slab_free_bytes(node->slab) },
+		{ "keys", "keys that are shown", false, st.keys },
+		{ "hidden_keys", "keys whose verdict is awaited", false,
+		  st.hidden },
+		{ "value_bytes", "bytes of all values", false, st.bytes },
+		{ "soft_pinned_keys", "keys with a soft pin", false,
+		  st.soft_pinned },
+		{ "hard_pinned_keys", "keys with a hard pin", false,
+		  st.hard_pinned },
+		{ "pinned_bytes", "bytes that somebody reads", false,
+		  st.pinned_bytes },
+		{ "zombie_bytes", "of these, of values that are gone", false,
+		  st.zombie_bytes },
+		{ "evicted_keys", "keys evicted", true, st.evicted_keys },
+		{ "evicted_bytes", "bytes evicted", true, st.evicted_bytes },
+		{ "connections", "open connections", false, node->n_conns },
+		{ "processes", "attached processes", false, node->n_procs },
+		{ "pins", "values that processes of this host read", false,
+		  kv_htab_count(&node->pins) },
+		{ "grants", "reservations being filled", false,
+		  kv_htab_count(&node->grants) },
+		{ "sessions", "sessions with masters", false,
+		  kv_node_sessions(node) },
 	};
 
-	for (i = 0; i < KV_STATS && rc == 0; i++)
-		rc = kv_bytes_printf(out, "%s %llu\n", kv_stats_name(i),
-				     (unsigned long long)sum.v[i]);
-	for (i = 0; i < KV_ARRAY_LEN(gauges) && rc == 0; i++)
-		rc = kv_bytes_printf(out, "%s %llu\n", gauges[i].name,
-				     (unsigned long long)gauges[i].v);
-	return rc;
+	for (i = 0; i < KV_STATS; i++) {
+		const struct kv_node_stat counted = {
+			.name = kv_stats_name(i),
+			.text = kv_stats_text(i),
+			.is_counter = true,
+			.value = sum.v[i],
+		};
+
+		fn(arg, &counted);
+	}
+	for (i = 0; i < KV_ARRAY_LEN(held); i++)
+		fn(arg, &held[i]);
+}
+
+struct stats_text {
+	struct kv_bytes *out;
+	int status;
+};
+
+static void
+stats_line(void *arg, const struct kv_node_stat *stat)
+{
+	struct stats_text *t = arg;
+
+	if (t->status == 0)
+		t->status = kv_bytes_printf(t->out, "%s %" PRIu64 "\n",
+					    stat->name, stat->value);
+}
+
+int
+kv_node_stats(const struct kv_node *node, struct kv_bytes *out)
+{
+	struct stats_text t = { .out = out };
+
+	kv_node_stats_each(node, stats_line, &t);
+	return t.status;
 }

@@ -108,7 +108,18 @@ unsigned kv_node_sessions(const struct kv_node *node);
 /* What it has and how full it is, as heartbeats tell it. */
 void kv_node_room(const struct kv_node *node, struct kv_heartbeat *out);
 
-/* Lines "name value\n" of everything that it counts. 0 or -ENOMEM. */
+/* Everything that it counts, and what it holds. */
+struct kv_node_stat {
+	const char *name;
+	const char *text;
+	bool is_counter; /* else a gauge */
+	uint64_t value;
+};
+typedef void kv_node_stat_fn(void *arg, const struct kv_node_stat *stat);
+void kv_node_stats_each(const struct kv_node *node, kv_node_stat_fn *fn,
+			void *arg);
+
+/* The same as lines "name value\n". 0 or -ENOMEM. */
 int kv_node_stats(const struct kv_node *node, struct kv_bytes *out);
 
 #endif
