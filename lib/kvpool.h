@@ -270,6 +270,21 @@ struct kv_node_info {
 long kv_client_nodes(struct kv_client *c, struct kv_node_info *nodes,
 		     size_t max);
 
+/* How this client reaches a node. */
+struct kv_link_info {
+	char boot[33];
+	char name[128];
+	char addr[128];
+	char path[8]; /* "shm": that of this host, "tcp" */
+	int status;   /* 0, or why it cannot be reached */
+	uint64_t round_trip_ns; /* of a question and its answer */
+};
+
+/* Asks each node whether it is there: two seconds at most for 32 of them. Fills
+ * up to max records; returns how many nodes there are. */
+long kv_client_links(struct kv_client *c, struct kv_link_info *links,
+		     size_t max);
+
 struct kv_replica_info {
 	char boot[33];
 	char name[128];
