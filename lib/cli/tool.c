@@ -32,13 +32,15 @@ void
 kv_tool_client_opts(const struct kv_opts *o, struct kv_client_opts *out)
 {
 	const struct kv_conf *c = &o->conf;
+	bool is_named =
+		*c->socket || c->source[KV_CONF_SOCKET] == KV_CONF_OPTION;
 
 	kv_log_set_sink(tell, NULL);
 	*out = (struct kv_client_opts){
 		.size = sizeof(*out),
 		.master = *c->master_server_address ? c->master_server_address
 						    : NULL,
-		.socket = *c->socket ? c->socket : NULL,
+		.socket = is_named ? c->socket : NULL,
 		.tenant = c->tenant_id,
 		.name = program_invocation_short_name,
 		.timeout_ms = o->timeout_ms,
@@ -121,7 +123,7 @@ kv_tool_word(char buf[KV_TOOL_WORD_SIZE], int status)
 
 	if (status != KV_OK)
 		name++; /* the E */
-	for (i = 0; name[i] && i < KV_TOOL_WORD_SIZE - 1; i++)
+	for (i = 0; i < KV_TOOL_WORD_SIZE - 1 && name[i]; i++)
 		buf[i] = (char)tolower((unsigned char)name[i]);
 	buf[i] = '\0';
 	return buf;

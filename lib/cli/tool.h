@@ -22,8 +22,9 @@ enum {
 };
 
 /*
- * Fills what kv_client_open() wants to know; its strings stay O's. From here on
- * messages of the library look like the program's own.
+ * Fills what kv_client_open() wants to know; its strings stay O's. A --socket
+ * that is empty means none, not the default one. From here on messages of the
+ * library look like the program's own.
  */
 void kv_tool_client_opts(const struct kv_opts *o, struct kv_client_opts *out);
 

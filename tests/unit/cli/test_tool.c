@@ -143,6 +143,10 @@ test_client_opts(void **state)
 	kv_tool_client_opts(&o, &c);
 	assert_string_equal(c.master, "a,b");
 	assert_string_equal(c.socket, "/s");
+	assert_int_equal(
+		kv_conf_set(&o.conf, KV_CONF_SOCKET, "", err, sizeof(err)), 0);
+	kv_tool_client_opts(&o, &c);
+	assert_string_equal(c.socket, "");
 	/* The library speaks as the program does. */
 	kv_warn("peer lost peer=%s", "n2");
 	assert_string_equal(said(), ": peer lost peer=n2\n");
