@@ -1,0 +1,175 @@
+/* kvdiag: questions to a running pool. */
+#include <argp.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sysexits.h>
+
+#include "base/attr.h"
+#include "base/status.h"
+#include "cli/tool.h"
+#include "cmd/kvdiag.h"
+
+enum arity {
+	ARG_NONE,
+	ARG_OPTIONAL,
+	ARG_KEY,
+};
+
+static const struct command {
+	const char *name;
+	enum arity arity;
+	bool is_offline;
+	int (*run)(struct kvdiag *d);
+} commands[] = {
+	{ "nodes", ARG_NONE, false, kvdiag_nodes },
+	{ "pools", ARG_NONE, false, kvdiag_pools },
+	{ "keys", ARG_OPTIONAL, false, kvdiag_keys },
+	{ "key", ARG_KEY, false, kvdiag_key },
+	{ "stats", ARG_OPTIONAL, false, kvdiag_stats },
+	{ "links", ARG_NONE, false, kvdiag_links },
+	{ "config", ARG_OPTIONAL, true, kvdiag_config },
+};
+
+static const char doc[] =
+	"Ask a running pool.\v"
+	"  nodes               who is in the pool, and in which state\n"
+	"  pools               memory of each node: free, used, pinned\n"
+	"  keys [REGEX]        keys, or those that match (PCRE2)\n"
+	"  key KEY             copies of one object, and whether they are equal\n"
+	"  stats [WHOSE]       counters of the master, the local node, the client\n"
+	"  links               how each node is reached from here, and how fast\n"
+	"  config [FILE]       configuration: each value, and where it is from";
+
+static const struct argp_option options[] = {
+	{ "null", '0', NULL, 0, "keys end in NUL, not in newline", 0 },
+	{ 0 },
+};
+
+static const struct command *
+find(const char *name)
+{
+	for (size_t i = 0; i < KV_ARRAY_LEN(commands); i++)
+		if (strcmp(commands[i].name, name) == 0)
+			return &commands[i];
+	return NULL;
+}
+
+static void
+check(struct kvdiag *d, const struct argp_state *state)
+{
+	const struct command *c = d->command ? find(d->command) : NULL;
+
+	if (!c) {
+		argp_failure(
+			state, EX_USAGE, 0, "%s%s%s; see kvdiag --help",
+			d->command ? "'" : "", d->command ? d->command : "",
+			d->command ? "' is no subcommand" : "no subcommand");
+		return;
+	}
+	if (c->arity == ARG_NONE && d->arg)
+		argp_failure(state, EX_USAGE, 0, "'%s' is too much", d->arg);
+	else if (c->arity == ARG_KEY && !d->arg)
+		argp_failure(state, EX_USAGE, 0, "key: which KEY?");
+	else if (c->arity == ARG_KEY)
+		(void)kv_tool_key_arg(state, d->arg);
+	if (d->is_nul && c->run != kvdiag_keys)
+		argp_failure(state, EX_USAGE, 0, "--null goes with keys");
+	if (d->is_nul && d->common.json)
+		argp_failure(state, EX_USAGE, 0, "either --null or --json");
+}
+
+static error_t
+parse(int key, char *arg, struct argp_state *state)
+{
+	struct kvdiag *d = state->input;
+
+	switch (key) {
+	case '0':
+		d->is_nul = true;
+		return 0;
+	case ARGP_KEY_ARG:
+		if (!d->command)
+			d->command = arg;
+		else if (!d->arg)
+			d->arg = arg;
+		else
+			argp_failure(state, EX_USAGE, 0, "'%s' is too much",
+				     arg);
+		return 0;
+	case ARGP_KEY_END:
+		check(d, state);
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+int
+kvdiag_fail(const struct kvdiag *d, int status)
+{
+	const char *hint = kv_tool_hint(status);
+
+	if (status == -KV_EUNREACHABLE)
+		hint = *d->common.conf.master_server_address
+			       ? "; is kvmaster running there?"
+			       : "; --master HOST:PORT names the master";
+	return kv_tool_say(kv_status_exit(status), "%s: %s%s", d->command,
+			   kv_status_text(status), hint);
+}
+
+int
+kvdiag_away(uint32_t nodes)
+{
+	if (!nodes)
+		return 0;
+	return kv_tool_say(EX_TEMPFAIL,
+			   "%" PRIu32 " nodes did not answer; `kvdiag nodes` "
+			   "shows who is there",
+			   nodes);
+}
+
+static int
+ask(struct kvdiag *d, const struct command *command)
+{
+	struct kv_client_opts client;
+	char err[512];
+	int code;
+
+	kv_tool_client_opts(&d->common, &client);
+	if (!command->is_offline) {
+		d->client = kv_client_open(&client, err, sizeof(err));
+		if (!d->client)
+			return kv_tool_say(EX_UNAVAILABLE, "%s", err);
+	}
+	d->out = d->common.json ? kv_out_json_new(stdout)
+				: kv_out_text_new(stdout, d->is_nul);
+	if (d->out)
+		code = kv_tool_end(d->out, command->run(d));
+	else
+		code = kv_tool_say(EX_OSERR, "out of memory");
+	kv_client_close(d->client);
+	return code;
+}
+
+int
+main(int argc, char **argv)
+{
+	struct kvdiag d = { 0 };
+	const struct argp argp = {
+		.options = options,
+		.parser = parse,
+		.args_doc = "SUBCOMMAND [ARG]",
+		.doc = doc,
+	};
+	const struct kv_opts_program program = { &argp, &d, KV_CONF_TOOL };
+	const struct command *command;
+	int code;
+
+	kv_opts_parse(&d.common, &program, argc, argv);
+	command = find(d.command);
+	if (command->run == kvdiag_config)
+		d.common.config = d.arg;
+	code = kv_opts_load(&d.common);
+	return code ? code : ask(&d, command);
+}

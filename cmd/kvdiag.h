@@ -1,0 +1,47 @@
+/* The subcommands of kvdiag. */
+#ifndef KV_CMD_KVDIAG_H
+#define KV_CMD_KVDIAG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "cli/opts.h"
+#include "cli/out.h"
+#include "kvpool.h"
+
+struct kvdiag {
+	struct kv_opts common;
+	bool is_nul;
+	const char *command;
+	const char *arg;          /* its argument, or NULL */
+	struct kv_client *client; /* NULL for config */
+	struct kv_out *out;
+};
+
+/*
+ * Each writes its answer to out and complaints to stderr, and returns the exit
+ * code: 1 for what is missing or not well.
+ */
+int kvdiag_nodes(struct kvdiag *d);
+int kvdiag_pools(struct kvdiag *d);
+int kvdiag_keys(struct kvdiag *d);
+int kvdiag_key(struct kvdiag *d);
+int kvdiag_stats(struct kvdiag *d);
+int kvdiag_links(struct kvdiag *d);
+int kvdiag_config(struct kvdiag *d);
+
+/* Tells a status of the library that is no answer. Returns the exit code. */
+int kvdiag_fail(const struct kvdiag *d, int status);
+
+/* Says how many nodes did not answer, unless none. Returns 75, or 0. */
+int kvdiag_away(uint32_t nodes);
+
+/*
+ * The nodes, and how many: up to KV_NODES_MAX, to be freed. On failure NULL,
+ * and *CODE is the exit code.
+ */
+struct kv_node_info *kvdiag_list_nodes(const struct kvdiag *d, size_t *n,
+				       int *code);
+
+#endif

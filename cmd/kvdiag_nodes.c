@@ -1,0 +1,169 @@
+#include <stdlib.h>
+#include <string.h>
+#include <sysexits.h>
+
+#include "base/clock.h"
+#include "base/limits.h"
+#include "base/num.h"
+#include "cli/tool.h"
+#include "cmd/kvdiag.h"
+
+struct kv_node_info *
+kvdiag_list_nodes(const struct kvdiag *d, size_t *n, int *code)
+{
+	struct kv_node_info *nodes = calloc(KV_NODES_MAX, sizeof(*nodes));
+	long rc;
+
+	if (!nodes) {
+		*code = kv_tool_say(EX_OSERR, "out of memory");
+		return NULL;
+	}
+	rc = kv_client_nodes(d->client, nodes, KV_NODES_MAX);
+	if (rc < 0) {
+		*code = kvdiag_fail(d, (int)rc);
+		free(nodes);
+		return NULL;
+	}
+	*n = kv_min_size((size_t)rc, KV_NODES_MAX);
+	return nodes;
+}
+
+/* 1 if that node does not do its work, or will not much longer. */
+static int
+health(const struct kv_node_info *node)
+{
+	return strcmp(node->state, "live") != 0 &&
+	       strcmp(node->state, "joining") != 0;
+}
+
+int
+kvdiag_nodes(struct kvdiag *d)
+{
+	kv_auto_free struct kv_node_info *nodes = NULL;
+	int code = 1;
+	size_t n;
+
+	nodes = kvdiag_list_nodes(d, &n, &code);
+	if (!nodes)
+		return code;
+	code = n ? 0 : kv_tool_say(1, "no node is in the pool");
+	kv_out_begin(d->out, KV_OUT_TABLE, NULL);
+	for (size_t i = 0; i < n; i++) {
+		code |= health(&nodes[i]);
+		kv_out_begin(d->out, KV_OUT_ROW, NULL);
+		kv_out_string(d->out, "node", nodes[i].name);
+		kv_out_string(d->out, "address", nodes[i].addr);
+		kv_out_string(d->out, "state", nodes[i].state);
+		kv_out_duration(d->out, "heard_s",
+				nodes[i].heard_ms * KV_NS_PER_MS);
+		kv_out_bytes(d->out, "pool_bytes", nodes[i].pool_bytes);
+		kv_out_u64(d->out, "keys", nodes[i].keys);
+		kv_out_string(d->out, "boot", nodes[i].boot);
+		kv_out_end(d->out, KV_OUT_ROW);
+	}
+	kv_out_end(d->out, KV_OUT_TABLE);
+	return code;
+}
+
+/* ---- pools ---- */
+
+static void
+print_room(struct kv_out *out, const struct kv_node_info *node)
+{
+	kv_out_bytes(out, "pool_bytes", node->pool_bytes);
+	kv_out_bytes(out, "ready_bytes", node->ready_bytes);
+	kv_out_bytes(out, "used_bytes", node->ready_bytes - node->free_bytes);
+	kv_out_bytes(out, "pinned_bytes", node->pinned_bytes);
+	kv_out_bytes(out, "free_bytes", node->free_bytes);
+	kv_out_u64(out, "keys", node->keys);
+}
+
+static void
+add(struct kv_node_info *sum, const struct kv_node_info *node)
+{
+	sum->pool_bytes += node->pool_bytes;
+	sum->ready_bytes += node->ready_bytes;
+	sum->free_bytes += node->free_bytes;
+	sum->pinned_bytes += node->pinned_bytes;
+	sum->keys += node->keys;
+}
+
+int
+kvdiag_pools(struct kvdiag *d)
+{
+	kv_auto_free struct kv_node_info *nodes = NULL;
+	struct kv_node_info total = { 0 };
+	int code = 1;
+	size_t n;
+
+	nodes = kvdiag_list_nodes(d, &n, &code);
+	if (!nodes)
+		return code;
+	code = n ? 0 : kv_tool_say(1, "no node is in the pool");
+	kv_out_begin(d->out, KV_OUT_OBJECT, NULL);
+	kv_out_begin(d->out, KV_OUT_TABLE, "nodes");
+	for (size_t i = 0; i < n; i++) {
+		add(&total, &nodes[i]);
+		kv_out_begin(d->out, KV_OUT_ROW, NULL);
+		kv_out_string(d->out, "node", nodes[i].name);
+		print_room(d->out, &nodes[i]);
+		/* How long what goes next has been idle: how full it is. */
+		if (nodes[i].victim_age_ms)
+			kv_out_duration(d->out, "victim_age_s",
+					nodes[i].victim_age_ms * KV_NS_PER_MS);
+		else
+			kv_out_none(d->out, "victim_age_s");
+		kv_out_end(d->out, KV_OUT_ROW);
+	}
+	kv_out_end(d->out, KV_OUT_TABLE);
+	kv_out_begin(d->out, KV_OUT_OBJECT, "total");
+	print_room(d->out, &total);
+	kv_out_end(d->out, KV_OUT_OBJECT);
+	kv_out_end(d->out, KV_OUT_OBJECT);
+	return code;
+}
+
+/* ---- links ---- */
+
+static int
+print_link(struct kv_out *out, const struct kv_link_info *link)
+{
+	bool is_up = link->status == 0;
+
+	kv_out_begin(out, KV_OUT_ROW, NULL);
+	kv_out_string(out, "node", link->name);
+	kv_out_string(out, "address", link->addr);
+	kv_out_string(out, "path", *link->path ? link->path : NULL);
+	if (is_up)
+		kv_out_duration(out, "round_trip_s", link->round_trip_ns);
+	else
+		kv_out_none(out, "round_trip_s");
+	kv_out_string(out, "status",
+		      is_up ? "ok" : kv_status_text(link->status));
+	kv_out_end(out, KV_OUT_ROW);
+	return is_up ? 0 : 1;
+}
+
+int
+kvdiag_links(struct kvdiag *d)
+{
+	struct kv_link_info *links = calloc(KV_NODES_MAX, sizeof(*links));
+	int code = 1;
+	long rc;
+
+	if (!links)
+		return kv_tool_say(EX_OSERR, "out of memory");
+	rc = kv_client_links(d->client, links, KV_NODES_MAX);
+	if (rc < 0)
+		code = kvdiag_fail(d, (int)rc);
+	else if (rc > 0)
+		code = 0;
+	else
+		kv_tool_say(1, "no node is in the pool");
+	kv_out_begin(d->out, KV_OUT_TABLE, NULL);
+	for (long i = 0; i < rc && i < KV_NODES_MAX; i++)
+		code |= print_link(d->out, &links[i]);
+	kv_out_end(d->out, KV_OUT_TABLE);
+	free(links);
+	return code;
+}

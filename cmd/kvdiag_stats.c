@@ -1,0 +1,129 @@
+#include <stdlib.h>
+#include <string.h>
+#include <sysexits.h>
+
+#include "base/str.h"
+#include "cli/tool.h"
+#include "cmd/kvdiag.h"
+
+enum {
+	STATS_BYTES_MIN = 16 << 10,
+};
+
+/* ---- stats ---- */
+
+/* The counters as text, to be freed; NULL and *STATUS -kv_status. */
+static char *
+read_stats(const struct kvdiag *d, const char *whose, int *status)
+{
+	size_t size = STATS_BYTES_MIN;
+	char *buf = NULL, *more;
+	long n;
+
+	do {
+		more = realloc(buf, size);
+		n = more ? kv_client_stats(d->client, whose, more, size)
+			 : -KV_ENOMEM;
+		buf = more ? more : buf;
+		if (n < 0) {
+			*status = (int)n;
+			free(buf);
+			return NULL;
+		}
+		/* There may be longer numbers in it the next time. */
+	} while ((size_t)n >= size && (size = 2 * (size_t)n));
+	return buf;
+}
+
+static void
+print_counter(const struct kvdiag *d, const char *name, const char *text)
+{
+	uint64_t v;
+
+	/* Names stay what they are for grep, also in the text face. */
+	if (!d->common.json) {
+		kv_out_begin(d->out, KV_OUT_ROW, NULL);
+		kv_out_string(d->out, "counter", name);
+		name = "value";
+	}
+	if (kv_str_u64(text, 0, UINT64_MAX, &v) == 0)
+		kv_out_u64(d->out, name, v);
+	else
+		kv_out_string(d->out, name, text);
+	if (!d->common.json)
+		kv_out_end(d->out, KV_OUT_ROW);
+}
+
+static void
+print_stats(const struct kvdiag *d, const char *whose, char *text)
+{
+	enum kv_out_kind kind = d->common.json ? KV_OUT_OBJECT : KV_OUT_TABLE;
+	char *line, *value;
+
+	kv_out_begin(d->out, kind, whose);
+	while ((line = strsep(&text, "\n"))) {
+		value = strrchr(line, ' ');
+		if (!value)
+			continue;
+		*value++ = '\0';
+		print_counter(d, line, value);
+	}
+	kv_out_end(d->out, kind);
+}
+
+int
+kvdiag_stats(struct kvdiag *d)
+{
+	static const char *const all[] = { "master", "local", "client" };
+	int status = -KV_EUNREACHABLE;
+	bool is_found = false;
+
+	for (size_t i = 0; d->arg && i < KV_ARRAY_LEN(all); i++)
+		is_found |= strcmp(d->arg, all[i]) == 0;
+	if (d->arg && !is_found)
+		return kv_tool_say(EX_USAGE,
+				   "stats of '%s'? master, local or client",
+				   d->arg);
+	is_found = false;
+	kv_out_begin(d->out, KV_OUT_OBJECT, NULL);
+	for (size_t i = 0; i < KV_ARRAY_LEN(all); i++) {
+		kv_auto_free char *text = NULL;
+
+		/* Unasked, those that are there; this client did nothing. */
+		if (d->arg ? strcmp(d->arg, all[i]) != 0
+			   : strcmp(all[i], "client") == 0)
+			continue;
+		text = read_stats(d, all[i], &status);
+		if (text)
+			print_stats(d, all[i], text);
+		is_found |= text != NULL;
+	}
+	kv_out_end(d->out, KV_OUT_OBJECT);
+	return is_found ? 0 : kvdiag_fail(d, status);
+}
+
+/* ---- config ---- */
+
+int
+kvdiag_config(struct kvdiag *d)
+{
+	const struct kv_conf *conf = &d->common.conf;
+	char value[KV_CONF_TEXT_SIZE];
+	const struct kv_conf_key *key;
+
+	kv_out_begin(d->out, KV_OUT_TABLE, NULL);
+	for (unsigned i = 0; i < KV_CONF_KEYS; i++) {
+		key = kv_conf_key(i);
+		kv_conf_show(conf, i, value, sizeof(value));
+		if (i == KV_CONF_SOCKET && !*value &&
+		    kv_opts_socket(&d->common, value, sizeof(value)) < 0)
+			*value = '\0';
+		kv_out_begin(d->out, KV_OUT_ROW, NULL);
+		kv_out_string(d->out, "name", key->name);
+		kv_out_string(d->out, "value", *value ? value : NULL);
+		kv_out_string(d->out, "source", kv_conf_source_name(conf, i));
+		kv_out_end(d->out, KV_OUT_ROW);
+	}
+	kv_out_end(d->out, KV_OUT_TABLE);
+	return 0;
+}
