@@ -9,6 +9,7 @@
 #include "base/num.h"
 
 /* Owners that this process could not reach; a handful at most. */
+#define ORPHANS_MAX     256
 #define SICK_MAX        64
 #define SICK_FIRST_NS   (100 * KV_NS_PER_MS)
 #define SICK_LAST_NS    (5 * KV_NS_PER_S)
@@ -79,6 +80,7 @@ kv_hub_fini(struct kv_hub *hub)
 		kv_hub_map_unref(hub, hub->map);
 	free(hub->nodes);
 	free(hub->sick);
+	free(hub->orphans);
 	pthread_mutex_destroy(&hub->lock);
 }
 
@@ -428,6 +430,39 @@ kv_hub_map_at(struct kv_hub *hub, struct kv_hub_map *map, uint64_t off,
 	if (hub->mapper.ahead)
 		hub->mapper.ahead(hub->mapper.arg, map, off, len, write);
 	return p + off;
+}
+
+/* ---- connections given up ---- */
+
+void
+kv_hub_orphan_add(struct kv_hub *hub, const struct kv_id *boot, uint64_t token)
+{
+	KV_LOCKED(&hub->lock) {
+		if (!hub->orphans)
+			hub->orphans =
+				calloc(ORPHANS_MAX, sizeof(*hub->orphans));
+		/* More than that: they are let go when this process ends. */
+		if (hub->orphans && hub->n_orphans < ORPHANS_MAX)
+			hub->orphans[hub->n_orphans++] =
+				(struct kv_hub_orphan){ *boot, token };
+	}
+}
+
+uint64_t
+kv_hub_orphan_take(struct kv_hub *hub, const struct kv_id *boot)
+{
+	uint64_t token = 0;
+	unsigned i;
+
+	KV_LOCKED(&hub->lock) {
+		for (i = 0; i < hub->n_orphans && token == 0; i++) {
+			if (!kv_id_is_equal(hub->orphans[i].boot, *boot))
+				continue;
+			token = hub->orphans[i].token;
+			hub->orphans[i] = hub->orphans[--hub->n_orphans];
+		}
+	}
+	return token;
 }
 
 void

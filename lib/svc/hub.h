@@ -25,6 +25,13 @@ struct kv_loop;
 struct kv_net;
 struct kv_hub_sick; /* hub.c */
 
+/* A connection to the local node that was given up: the node still holds what
+ * it granted there. It is told as soon as it is reached again. */
+struct kv_hub_orphan {
+	struct kv_id boot; /* of the node */
+	uint64_t token;
+};
+
 /* Another process's pool in this one's memory: two mappings of the same bytes,
  * NULL while nobody asked. Counted: a view that points into it keeps it. */
 struct kv_hub_map {
@@ -110,6 +117,8 @@ struct kv_hub {
 	uint64_t master_backoff[KV_HUB_MASTERS_MAX];
 	struct kv_hub_stats stats;
 	struct kv_list views; /* of viewop.c: what is pinned now */
+	struct kv_hub_orphan *orphans;
+	unsigned n_orphans;
 };
 
 /* 0 or -errno (-EINVAL: a name or list is too long or malformed). */
@@ -156,6 +165,11 @@ void kv_hub_map_unref(struct kv_hub *hub, struct kv_hub_map *map);
  * use. NULL: out of range, or it cannot be mapped. */
 char *kv_hub_map_at(struct kv_hub *hub, struct kv_hub_map *map, uint64_t off,
 		    uint64_t len, bool write);
+
+void kv_hub_orphan_add(struct kv_hub *hub, const struct kv_id *boot,
+		       uint64_t token);
+/* Takes one of that node's; 0: there is none. */
+uint64_t kv_hub_orphan_take(struct kv_hub *hub, const struct kv_id *boot);
 
 /* Adds to the counters. */
 void kv_hub_count(struct kv_hub *hub, const struct kv_hub_stats *more);

@@ -150,6 +150,8 @@ kv_link_drop_data(struct kv_link *l, int status)
 void
 kv_link_drop(struct kv_link *l, int status)
 {
+	if (l->is_local && l->ctl.state == KV_LINK_UP)
+		kv_hub_orphan_add(l->ch->hub, &l->boot, l->ctl.token);
 	kv_link_drop_data(l, status);
 	end_close(&l->ctl, status);
 	waits_tell(l, status);
@@ -181,6 +183,42 @@ end_fail(struct kv_link_end *e, int status)
 	waits_tell(l, status);
 }
 
+/* closed: see proto.h. */
+static void
+release_send(struct kv_conn *c, const struct kv_le64 *pins, uint32_t n,
+	     uint64_t closed)
+{
+	struct kv_release *r;
+	void *tail;
+
+	r = kv_conn_begin_tail(c, KV_MSG_RELEASE, 0, 0, n * sizeof(*pins),
+			       &tail);
+	if (!r)
+		return; /* it is closed: the node hears of it */
+	r->count = kv_le32(n);
+	r->closed = kv_le64(closed);
+	if (n > 0)
+		memcpy(tail, pins, n * sizeof(*pins));
+	kv_conn_end(c);
+}
+
+void
+kv_link_unpin(struct kv_link *l, const struct kv_le64 *pins, uint32_t n)
+{
+	if (l->ctl.conn && n > 0)
+		release_send(l->ctl.conn, pins, n, 0);
+}
+
+/* What earlier connections of this process left behind at the local node. */
+static void
+orphans_release(struct kv_link_end *e)
+{
+	uint64_t token;
+
+	while ((token = kv_hub_orphan_take(e->link->ch->hub, &e->link->boot)))
+		release_send(e->conn, NULL, 0, token);
+}
+
 /* ---- coming up ---- */
 
 static void
@@ -191,6 +229,8 @@ end_is_up(struct kv_link_end *e)
 	bool want_data = false;
 
 	e->state = KV_LINK_UP;
+	if (l->is_local)
+		orphans_release(e);
 	KV_LIST_FOREACH(w, &l->waits, link)
 		want_data = want_data || w->data;
 	if (e == &l->ctl && want_data && l->data.state == KV_LINK_IDLE &&
@@ -364,24 +404,6 @@ kv_link_open(struct kv_link *l, struct kv_link_wait *w, bool data,
 }
 
 /* ---- what arrives ---- */
-
-void
-kv_link_unpin(struct kv_link *l, const struct kv_le64 *pins, uint32_t n)
-{
-	struct kv_conn *c = l->ctl.conn;
-	struct kv_release *r;
-	void *tail;
-
-	r = c && n > 0 ? kv_conn_begin(c, KV_MSG_RELEASE, 0, 0) : NULL;
-	if (!r)
-		return; /* it is closed: the node hears of it */
-	r->count = kv_le32(n);
-	tail = kv_conn_tail(c, n * sizeof(*pins));
-	if (!tail)
-		return;
-	memcpy(tail, pins, n * sizeof(*pins));
-	kv_conn_end(c);
-}
 
 /* Late answers to calls given up: what they pin or grant goes back at once. */
 static void

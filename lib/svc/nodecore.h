@@ -60,6 +60,7 @@ struct kv_node {
 	/* proc.c */
 	struct kv_list procs;
 	unsigned n_procs;
+	unsigned n_pinning;  /* processes with pins */
 	struct kv_htab pins; /* by id */
 	struct kv_list free_pins;
 
@@ -190,6 +191,7 @@ struct kv_proc {
 	struct kv_list grants; /* of kv_putkey, to be filled in place */
 	struct kv_list pins;
 	uint64_t pinned_bytes;
+	uint64_t n_pins;
 };
 
 /* The process behind a connection, referenced; NULL: out of memory or
@@ -206,7 +208,7 @@ void kv_proc_fini(struct kv_node *node);
 /* May it have these bytes pinned too? */
 bool kv_proc_has_room(const struct kv_proc *p, uint64_t bytes);
 /* Pins the object for it; the pin's id, 0 without memory. */
-uint64_t kv_proc_pin(struct kv_proc *p, struct kv_object *o);
+uint64_t kv_proc_pin(struct kv_proc *p, struct kv_object *o, uint64_t token);
 /* Lets go; unknown ids and other processes' pins are ignored. */
 void kv_proc_unpin(struct kv_proc *p, uint64_t id);
 

@@ -254,7 +254,9 @@ plan_pin(struct planner *g, struct kv_nodeget_plan *p)
 		kv_stats_add(&proc->node->stats, KV_STAT_GETS_BUSY, 1);
 		return KV_EBUSY;
 	}
-	p->pin = kv_proc_pin(proc, p->object);
+	p->pin = kv_proc_pin(proc, p->object,
+			     g->msg->flags & KV_GET_ZERO_COPY ? 0
+							      : g->peer->token);
 	if (!p->pin)
 		return KV_ENOMEM;
 	p->n_ext = (uint16_t)n_ext;

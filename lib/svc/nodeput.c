@@ -296,6 +296,7 @@ put_new(struct kv_nodepeer *peer, const struct kv_msg *msg, size_t key_bytes,
 	put->version = kv_get32(m->put_id.version);
 	put->flags = m->flags;
 	put->data_token = kv_get64(m->data_token);
+	put->token = peer->token;
 	put->tenant = peer->tenant;
 	put->count = kv_get32(m->count);
 	put->open = put->count;

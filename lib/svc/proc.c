@@ -28,6 +28,7 @@ struct pin {
 	struct kv_list link;      /* proc->pins, or node->free_pins */
 	struct kv_proc *proc;
 	struct kv_object *object;
+	uint64_t token; /* of the connection that it goes with, or 0 */
 };
 
 static void
@@ -137,6 +138,8 @@ pin_free(struct pin *pin)
 	kv_list_del(&pin->link);
 	kv_list_add_head(&node->free_pins, &pin->link);
 	p->pinned_bytes -= pin->object->size;
+	if (--p->n_pins == 0)
+		node->n_pinning--;
 	kv_index_unpin(node->index, pin->object);
 	kv_proc_unref(p);
 }
@@ -201,8 +204,8 @@ kv_proc_fini(struct kv_node *node)
 }
 
 /*
- * Half of the pool may be pinned, in equal shares; everybody may have one
- * object, so that each makes progress.
+ * Half of the pool may be pinned, in equal shares of those who pin; everybody
+ * may have one object, so that each makes progress.
  */
 bool
 kv_proc_has_room(const struct kv_proc *p, uint64_t bytes)
@@ -214,12 +217,12 @@ kv_proc_has_room(const struct kv_proc *p, uint64_t bytes)
 	if (p->pinned_bytes == 0)
 		return true;
 	kv_index_stats(node->index, &st);
-	return p->pinned_bytes + bytes <= half / node->n_procs &&
+	return p->pinned_bytes + bytes <= half / node->n_pinning &&
 	       st.pinned_bytes + bytes <= half;
 }
 
 uint64_t
-kv_proc_pin(struct kv_proc *p, struct kv_object *o)
+kv_proc_pin(struct kv_proc *p, struct kv_object *o, uint64_t token)
 {
 	struct kv_node *node = p->node;
 	struct pin *pin;
@@ -238,9 +241,12 @@ kv_proc_pin(struct kv_proc *p, struct kv_object *o)
 	}
 	pin->proc = p;
 	pin->object = o;
+	pin->token = token;
 	kv_list_add_tail(&p->pins, &pin->link);
 	kv_proc_ref(p);
 	p->pinned_bytes += o->size;
+	if (p->n_pins++ == 0)
+		node->n_pinning++;
 	kv_index_pin(node->index, o, kv_loop_now(node->loop));
 	return id;
 }
@@ -258,6 +264,20 @@ kv_proc_unpin(struct kv_proc *p, uint64_t id)
 		pin_free(pin);
 }
 
+/* A connection that the process has closed: what went with it. */
+static void
+proc_forget(struct kv_proc *p, uint64_t token)
+{
+	struct pin *pin, *next;
+
+	kv_proc_ref(p);
+	KV_LIST_FOREACH_SAFE(pin, next, &p->pins, link)
+		if (pin->token == token)
+			pin_free(pin);
+	kv_putkey_forget(p, token);
+	kv_proc_unref(p);
+}
+
 bool
 kv_proc_release(struct kv_nodepeer *peer, const struct kv_msg *msg)
 {
@@ -272,6 +292,8 @@ kv_proc_release(struct kv_nodepeer *peer, const struct kv_msg *msg)
 		return false;
 	for (i = 0; i < n; i++)
 		kv_proc_unpin(peer->proc, kv_get64(pins[i]));
+	if (kv_get64(r->closed) != 0)
+		proc_forget(peer->proc, kv_get64(r->closed));
 	return true;
 }
 

@@ -161,6 +161,17 @@ kv_putkey_proc_gone(struct kv_proc *p)
 	}
 }
 
+void
+kv_putkey_forget(struct kv_proc *p, uint64_t token)
+{
+	struct kv_putkey *k, *next;
+
+	/* Giving one up touches no other of the list. */
+	KV_LIST_FOREACH_SAFE(k, next, &p->grants, link)
+		if (k->put->token == token)
+			kv_putkey_filled(k, true);
+}
+
 /* ---- the verdict ---- */
 
 /* All live masters have answered. */

@@ -79,6 +79,7 @@ struct kv_nodeput {
 	uint8_t mode;
 	uint8_t flags;
 	uint64_t data_token;
+	uint64_t token; /* of the connection it came on */
 	unsigned tenant;
 	unsigned count;
 	unsigned open; /* keys without a status */
@@ -129,5 +130,7 @@ void kv_putkey_session_lost(struct kv_node *node, unsigned session);
 bool kv_putkey_owes(struct kv_node *node, unsigned session, uint64_t before_ns);
 /* The process has ended, its grants come back. */
 void kv_putkey_proc_gone(struct kv_proc *p);
+/* The process has closed that connection: its grants come back. */
+void kv_putkey_forget(struct kv_proc *p, uint64_t token);
 
 #endif

@@ -261,6 +261,9 @@ struct kv_get_ent_r {
 struct kv_release {
 	struct kv_le32 count;
 	struct kv_le32 zero;
+	/* 0, or the token of a connection that this process has closed: its
+	 * grants, and its pins without KV_GET_ZERO_COPY, are let go, too. */
+	struct kv_le64 closed;
 	/* tail: count le64 pins */
 };
 

@@ -387,7 +387,7 @@ def seeds():
         pack('get_ent_r', {'how': 2, 'extents': 2, 'size': 66536, 'pin': 5}) +
         pack('get_ent_r', {'how': 1, 'inline_len': 5, 'size': 5}) +
         pack('get_ent_r', {'status': 1}) + pair + b'value')
-    yield 'RELEASE', {'count': 1}, le64(5)
+    yield 'RELEASE', {'count': 1, 'closed': 99}, le64(5)
     yield 'LOOKUP', {'count': 2, 'flags': 1}, hash_of(8) + hash_of(9)
     yield 'LOOKUP_R', {'count': 2, 'nodes': 1, 'flags': 1}, (
         bytes([1, 0]) + b'\0\0' + record)

@@ -103,6 +103,8 @@ struct kv_stream *simreq_dial(struct simnode *s, struct kv_net *net,
 void simreq_open_tcp(struct simreq *r, struct simnode *s);
 /* Over the Unix socket, attached for writing. pid 0: a new process. */
 void simreq_open_unix(struct simreq *r, struct simnode *s, pid_t pid);
+/* Another Unix connection of the same process, not attached. */
+void simreq_open_again(struct simreq *again, const struct simreq *r);
 /* Its connections end; the process lives. */
 void simreq_close(struct simreq *r);
 /* Sends HELLO and takes the answer, whatever it says. */
@@ -171,5 +173,7 @@ bool simreq_got(struct simreq *r, uint64_t id, unsigned i, struct simgot *out);
 int simreq_get_one(struct simreq *r, const char *key,
 		   const struct simget_opts *opts, struct simgot *out);
 void simreq_release(struct simreq *r, uint64_t pin);
+/* Says that a connection with this token is closed. */
+void simreq_forget(struct simreq *r, uint64_t token);
 
 #endif

@@ -120,6 +120,22 @@ simreq_open_unix(struct simreq *r, struct simnode *s, pid_t pid)
 }
 
 void
+simreq_open_again(struct simreq *again, const struct simreq *r)
+{
+	struct kv_stream *st = simreq_dial(r->s, r->net, true);
+	struct kv_hello h = {
+		.version_min = kv_le16(KV_WIRE_VERSION),
+		.version_max = kv_le16(KV_WIRE_VERSION),
+		.role = KV_ROLE_REQUESTER,
+	};
+
+	assert(st);
+	*again = *r;
+	wirepeer_open(&again->control, r->s->loop, st);
+	wireframe_free(simreq_hello(&again->control, r->s, &h));
+}
+
+void
 simreq_close(struct simreq *r)
 {
 	wirepeer_close(&r->control);
@@ -395,5 +411,14 @@ simreq_release(struct simreq *r, uint64_t pin)
 	struct kv_le64 p = kv_le64(pin);
 
 	wirepeer_send(&r->control, KV_MSG_RELEASE, 0, &m, &p, sizeof(p));
+	simnode_run(r->s, 2);
+}
+
+void
+simreq_forget(struct simreq *r, uint64_t token)
+{
+	struct kv_release m = { .closed = kv_le64(token) };
+
+	wirepeer_send(&r->control, KV_MSG_RELEASE, 0, &m, NULL, 0);
 	simnode_run(r->s, 2);
 }

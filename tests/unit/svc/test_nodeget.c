@@ -358,6 +358,41 @@ pins_outlive_their_connection_not_their_process(void **state)
 	assert_int_equal(simnode_stat(&sim, "processes"), 0);
 }
 
+/* What a call that gave up may have left behind, unknown to its process. */
+static void
+a_closed_connection_can_be_forgotten(void **state)
+{
+	struct simput item = { "g", 10000, NULL };
+	struct simget_opts zero_copy = { .flags = KV_GET_ZERO_COPY };
+	struct simreq r, again, other;
+	struct simgot copied, viewed;
+	struct simgrant grant;
+	uint64_t id, room;
+
+	(void)state;
+	simreq_open_unix(&r, &sim, 0);
+	assert_int_equal(simreq_put_one(&r, "k", blob, 100000), KV_OK);
+	room = simnode_stat(&sim, "free_bytes");
+	assert_int_equal(simreq_get_one(&r, "k", NULL, &copied), KV_OK);
+	assert_int_equal(simreq_get_one(&r, "k", &zero_copy, &viewed), KV_OK);
+	id = simreq_put(&r, &item, 1, NULL);
+	assert_true(simreq_grant(&r, id, 0, &grant));
+	simreq_open_again(&again, &r);
+	simreq_close(&r);
+	simreq_open_unix(&other, &sim, 0);
+	simreq_forget(&other, r.token);
+	assert_int_equal(simnode_stat(&sim, "pins"), 2);
+	simreq_forget(&again, r.token + 1);
+	assert_int_equal(simnode_stat(&sim, "pins"), 2);
+	simreq_forget(&again, r.token);
+	assert_int_equal(simnode_stat(&sim, "pins"), 1);
+	assert_int_equal(simnode_stat(&sim, "free_bytes"), room);
+	simreq_release(&again, viewed.pin);
+	assert_int_equal(simnode_stat(&sim, "pins"), 0);
+	simreq_close(&again);
+	simreq_close(&other);
+}
+
 static void
 pinned_bytes_have_a_bound(void **state)
 {
@@ -623,6 +658,7 @@ main(void)
 		TEST(a_scattered_value_is_copied_inline),
 		TEST(a_pinned_value_stays_until_released),
 		TEST(nobody_releases_the_pins_of_others),
+		TEST(a_closed_connection_can_be_forgotten),
 		TEST(pins_outlive_their_connection_not_their_process),
 		TEST(pinned_bytes_have_a_bound),
 		TEST(a_reader_that_stops_is_given_up),

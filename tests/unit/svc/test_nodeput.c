@@ -623,19 +623,7 @@ a_process_settles_its_grants_on_another_connection(void **state)
 	simreq_open_unix(&r, &sim, 0);
 	id = simreq_put(&r, &item, 1, NULL);
 	assert_true(simreq_grant(&r, id, 0, &g));
-	other = r;
-	{
-		struct kv_stream *st = simreq_dial(&sim, r.net, true);
-		struct kv_hello h = {
-			.version_min = kv_le16(KV_WIRE_VERSION),
-			.version_max = kv_le16(KV_WIRE_VERSION),
-			.role = KV_ROLE_REQUESTER,
-		};
-
-		assert_non_null(st);
-		wirepeer_open(&other.control, sim.loop, st);
-		wireframe_free(simreq_hello(&other.control, &sim, &h));
-	}
+	simreq_open_again(&other, &r);
 	simreq_close(&r);
 	assert_true(free_bytes() < SIMNODE_POOL);
 	simreq_filled(&other, id, g.grant, false);
