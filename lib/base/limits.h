@@ -36,6 +36,11 @@
 #define KV_REPLICAS_MAX 8    /* copies of one object */
 #define KV_MASTERS_MAX  4    /* that a node or a client knows */
 
+/* A master. */
+#define KV_MASTER_CONNS_MAX  10000 /* connections */
+#define KV_MASTER_RELAYS_MAX 1024  /* questions to nodes under way */
+#define KV_MASTER_PROBES_MAX 64    /* nodes being probed at once */
+
 /* A node. */
 #define KV_NODE_CONNS_MAX    4096 /* connections */
 #define KV_PEER_REQUESTS_MAX 256  /* puts and gets under way on one of them */
