@@ -1,0 +1,208 @@
+#include "svc/masterstats.h"
+
+#include <inttypes.h>
+
+#include "base/bytes.h"
+#include "base/num.h"
+#include "base/str.h"
+#include "svc/mastercore.h"
+
+static const struct row {
+	const char *name;
+	const char *text;
+} rows[KV_MASTERSTATS] = {
+#define KV_MASTERSTAT_OP(OP, op)                                              \
+	[KV_MASTERSTAT_##                                                     \
+		OP] = { "master_" #op "_requests_total",                      \
+			"requests for one key" },                             \
+		[KV_MASTERSTAT_##OP##                                         \
+			_FAILS] = { "master_" #op "_failures_total",          \
+				    "of these: failed" },                     \
+   [KV_MASTERSTAT_##OP##_BATCHES] = { "master_batch_" #op "_requests_total",  \
+				      "requests for several keys" },          \
+   [KV_MASTERSTAT_##OP##_BATCH_FAILS] = { "master_batch_" #op                 \
+					  "_failures_total",                  \
+					  "of these: all keys failed" },      \
+   [KV_MASTERSTAT_##OP##_BATCH_PARTIAL] = { "master_batch_" #op               \
+					    "_partial_successes_total",       \
+					    "of these: some keys failed" },   \
+   [KV_MASTERSTAT_##OP##_BATCH_ITEMS] = { "master_batch_" #op "_items_total", \
+					  "keys of requests for several" },   \
+   [KV_MASTERSTAT_##OP##_BATCH_ITEM_FAILS] = { "master_batch_" #op            \
+					       "_failed_items_total",         \
+					       "of these: failed" },
+#define KV_MASTERSTAT(NAME, name, text) \
+	[KV_MASTERSTAT_##NAME] = { #name, text },
+#include "svc/masterstats.def"
+#undef KV_MASTERSTAT
+#undef KV_MASTERSTAT_OP
+};
+
+/* Where the counters of an operation stand, after its first one. */
+enum {
+	FAILS = 1,
+	BATCHES,
+	BATCH_FAILS,
+	BATCH_PARTIAL,
+	BATCH_ITEMS,
+	BATCH_ITEM_FAILS,
+};
+
+void
+kv_masterstats_op(struct kv_master *m, enum kv_masterstat op, size_t n,
+		  size_t failed)
+{
+	uint64_t *at = &m->stats[op];
+
+	if (n == 1) {
+		at[0]++;
+		at[FAILS] += failed;
+		return;
+	}
+	at[BATCHES]++;
+	at[BATCH_ITEMS] += n;
+	at[BATCH_ITEM_FAILS] += failed;
+	at[BATCH_FAILS] += n > 0 && failed == n;
+	at[BATCH_PARTIAL] += failed > 0 && failed < n;
+}
+
+/* ---- gauges of all nodes, and of each ---- */
+
+static uint64_t
+capacity(const struct kv_member *mb)
+{
+	return kv_get64(mb->room.pool_bytes);
+}
+
+static uint64_t
+allocated(const struct kv_member *mb)
+{
+	uint64_t ready = kv_get64(mb->room.ready_bytes);
+
+	return ready - kv_min_u64(ready, kv_get64(mb->room.free_bytes));
+}
+
+static uint64_t
+pinned(const struct kv_member *mb)
+{
+	return kv_get64(mb->room.pinned_bytes);
+}
+
+static uint64_t
+soft_pinned(const struct kv_member *mb)
+{
+	return kv_get64(mb->room.soft_pinned);
+}
+
+static const struct gauge {
+	const char *all; /* or NULL */
+	const char *each;
+	const char *text;
+	uint64_t (*value)(const struct kv_member *mb);
+} gauges[] = {
+	{ "master_total_capacity_bytes", "segment_total_capacity_bytes",
+	  "bytes of the pools", capacity },
+	{ "master_allocated_bytes", "segment_allocated_bytes",
+	  "bytes of the pools with something in them", allocated },
+	{ "kvpool_master_pinned_bytes", "kvpool_segment_pinned_bytes",
+	  "bytes that somebody reads", pinned },
+	{ "master_soft_pin_key_count", NULL, "keys with a soft pin",
+	  soft_pinned },
+};
+
+static void
+gauge_each(const struct kv_master *m, const struct gauge *g,
+	   kv_masterstats_fn *fn, void *arg)
+{
+	struct kv_masterstats_line line = { .text = g->text };
+	const struct kv_member *mb;
+	uint64_t sum = 0;
+	unsigned at;
+
+	line.name = g->each;
+	for (at = 0; (mb = kv_member_next(m, &at));) {
+		if (mb->heir)
+			continue;
+		line.segment = mb->addr;
+		line.value = g->value(mb);
+		sum += line.value;
+		if (line.name)
+			fn(arg, &line);
+	}
+	line.name = g->all;
+	line.segment = NULL;
+	line.value = sum;
+	fn(arg, &line);
+}
+
+static void
+gauge_one(const char *name, const char *text, uint64_t value,
+	  kv_masterstats_fn *fn, void *arg)
+{
+	const struct kv_masterstats_line line = { .name = name,
+						  .text = text,
+						  .value = value };
+
+	fn(arg, &line);
+}
+
+void
+kv_masterstats_each(const struct kv_master *m, kv_masterstats_fn *fn, void *arg)
+{
+	struct kv_masterstats_line line = { .is_counter = true };
+	size_t i;
+
+	gauge_one("master_key_count", "keys of the directory",
+		  kv_dir_keys(m->dir), fn, arg);
+	gauge_one("master_active_clients", "nodes", m->n_members, fn, arg);
+	gauge_one("kvpool_master_joining_nodes",
+		  "nodes that have not yet published all", m->n_joining, fn,
+		  arg);
+	gauge_one("kvpool_master_hidden_nodes", "nodes that are suspect",
+		  m->n_hidden, fn, arg);
+	gauge_one("kvpool_master_conns", "open connections", m->n_peers, fn,
+		  arg);
+	gauge_one("kvpool_master_dir_bytes", "memory of the directory",
+		  kv_dir_bytes(m->dir), fn, arg);
+	for (i = 0; i < KV_ARRAY_LEN(gauges); i++)
+		gauge_each(m, &gauges[i], fn, arg);
+	for (i = 0; i < KV_MASTERSTATS; i++) {
+		line.name = rows[i].name;
+		line.text = rows[i].text;
+		line.value = m->stats[i];
+		fn(arg, &line);
+	}
+}
+
+struct text {
+	struct kv_bytes *out;
+	int status;
+};
+
+static void
+text_line(void *arg, const struct kv_masterstats_line *line)
+{
+	char segment[4 * KV_NAME_BYTES_MAX * 2 + 1];
+	struct text *t = arg;
+
+	if (t->status < 0)
+		return;
+	if (!line->segment) {
+		t->status = kv_bytes_printf(t->out, "%s %" PRIu64 "\n",
+					    line->name, line->value);
+		return;
+	}
+	kv_str_escape(segment, sizeof(segment), line->segment,
+		      strlen(line->segment));
+	t->status = kv_bytes_printf(t->out, "%s{segment=\"%s\"} %" PRIu64 "\n",
+				    line->name, segment, line->value);
+}
+
+int
+kv_masterstats_text(const struct kv_master *m, struct kv_bytes *out)
+{
+	struct text t = { .out = out };
+
+	kv_masterstats_each(m, text_line, &t);
+	return t.status;
+}

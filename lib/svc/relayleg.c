@@ -1,0 +1,119 @@
+/*
+ * The part of a question that one node is asked. It ends with an answer, or the
+ * node is away: it has no session, breaks off, or is silent.
+ */
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/attr.h"
+#include "base/fault.h"
+#include "base/num.h"
+#include "base/status.h"
+#include "svc/relaycore.h"
+
+#define LEG_NS (2 * KV_NS_PER_S)
+
+void
+kv_relayleg_free(struct kv_relayleg *leg)
+{
+	kv_rpc_cancel(&leg->call);
+	kv_list_del(&leg->link);
+	kv_bytes_fini(&leg->index);
+	free(leg);
+}
+
+void
+kv_relayleg_end(struct kv_relayleg *leg)
+{
+	struct kv_relay *r = leg->r;
+
+	kv_relayleg_free(leg);
+	if (r->is_asked && kv_list_is_empty(&r->legs))
+		kv_loop_defer(r->m->loop, &r->end);
+}
+
+static void
+leg_away(struct kv_relayleg *leg)
+{
+	struct kv_relay *r = leg->r;
+
+	if (kv_bytes_append(&r->away, &leg->boot, sizeof(leg->boot)) < 0)
+		r->error = KV_ENOMEM;
+	if (r->kind->away)
+		r->kind->away(leg);
+}
+
+/* What the question is to blame for every node would say; else the node is. */
+static bool
+error_take(struct kv_relay *r, const struct kv_msg *msg)
+{
+	const struct kv_error_r *e = msg->body;
+	size_t len = kv_min_size(kv_get32(e->text_len), msg->tail_len);
+
+	if (e->status != KV_EINVALID && e->status != KV_EDENIED)
+		return false;
+	r->error = e->status;
+	len = kv_min_size(len, sizeof(r->text) - 1);
+	memcpy(r->text, msg->tail, len);
+	r->text[len] = '\0';
+	return true;
+}
+
+static void
+leg_answered(struct kv_call *call, int status, const struct kv_msg *msg)
+{
+	struct kv_relayleg *leg =
+		KV_CONTAINER_OF(call, struct kv_relayleg, call);
+	struct kv_relay *r = leg->r;
+	bool is_taken = false;
+
+	if (status == 0 && msg->type == KV_MSG_ERROR_R)
+		is_taken = error_take(r, msg);
+	else if (status == 0 && msg->type == r->type + 128 &&
+		 !(msg->flags & KV_FLAG_MORE))
+		is_taken = r->kind->take(leg, msg);
+	if (!is_taken)
+		leg_away(leg);
+	kv_relayleg_end(leg);
+}
+
+struct kv_relayleg *
+kv_relayleg_new(struct kv_relay *r, const struct kv_member *mb)
+{
+	struct kv_relayleg *leg =
+		KV_FAULT_POINT() ? NULL : calloc(1, sizeof(*leg));
+
+	if (!leg)
+		return NULL;
+	leg->r = r;
+	leg->boot = mb->boot;
+	leg->call.fn = leg_answered;
+	kv_list_add_tail(&r->legs, &leg->link);
+	return leg;
+}
+
+void
+kv_relayleg_send(struct kv_relayleg *leg, struct kv_member *mb,
+		 const void *body, const void *tail, size_t tail_len)
+{
+	struct kv_relay *r = leg->r;
+	size_t body_bytes = kv_msg_body_bytes(r->type);
+	uint8_t *to;
+
+	kv_master_count(r->m, KV_MASTERSTAT_RELAYS, 1);
+	if (!mb->peer || !kv_rpc_begin(&mb->rpc, &leg->call, r->type,
+				       kv_loop_now(r->m->loop) + LEG_NS)) {
+		leg_away(leg);
+		kv_relayleg_end(leg);
+		return;
+	}
+	to = kv_conn_tail(mb->peer->conn, tail_len);
+	if (!to)
+		return; /* the call fails with the connection */
+	if (tail_len > 0)
+		memcpy(to, tail, tail_len);
+	memcpy(kv_conn_body(mb->peer->conn), body, body_bytes);
+	kv_rpc_end(&mb->rpc);
+}

@@ -1,0 +1,278 @@
+/*
+ * REMOVE. Keys are removed where the directory knows them, and where it may not
+ * know them (all nodes, while it is incomplete; suspect ones always). What a
+ * node removed is a miss here before the answer leaves.
+ */
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/attr.h"
+#include "base/fault.h"
+#include "base/status.h"
+#include "svc/relaycore.h"
+
+/* The keys of a question, while it is being passed on. */
+struct plan {
+	struct kv_relay *r;
+	const struct kv_remove *body;
+	const char *tenant;
+	const struct kv_le16 *lens;
+	const uint8_t *keys;
+	struct kv_relayleg *legs[KV_NODES_MAX]; /* by slot */
+};
+
+/* A key's status from several nodes: what is not done counts most. */
+static void
+merge(struct kv_relay_key *k, uint8_t status)
+{
+	if (k->status == KV_EMISS || (k->status == KV_OK && status != KV_EMISS))
+		k->status = status;
+}
+
+/* ---- asking ---- */
+
+/* What the directory says of a key, and whom to ask for it. */
+static bool
+plan_key(struct plan *pl, uint32_t i, bool to_all)
+{
+	struct kv_relay_key *k = &pl->r->keys[i];
+	struct kv_master *m = pl->r->m;
+	struct kv_dir_view view;
+	struct kv_member *mb;
+	unsigned j;
+
+	k->is_known = kv_dir_find(m->dir, k->hash, &view);
+	if (!k->is_known)
+		return true;
+	k->id = view.id;
+	for (j = 0; j < view.n && !to_all; j++) {
+		mb = m->members[view.slots[j]];
+		if (!pl->legs[mb->slot])
+			pl->legs[mb->slot] = kv_relayleg_new(pl->r, mb);
+		if (!pl->legs[mb->slot] ||
+		    kv_bytes_append(&pl->legs[mb->slot]->index, &i, sizeof(i)) <
+			    0)
+			return false;
+	}
+	return true;
+}
+
+/* The part of the question for one node. */
+static bool
+part_send(struct plan *pl, struct kv_member *mb)
+{
+	struct kv_relayleg *leg = pl->legs[mb->slot];
+	size_t n = leg->index.len / sizeof(uint32_t), j;
+	struct kv_bytes *to = &pl->r->m->scratch;
+	struct kv_remove body = *pl->body;
+	uint32_t i;
+	int rc;
+
+	body.count = kv_le32((uint32_t)n);
+	kv_bytes_reset(to);
+	rc = kv_bytes_append(to, pl->tenant, body.tenant_len);
+	for (j = 0; rc == 0 && j < n; j++) {
+		memcpy(&i, leg->index.data + j * sizeof(i), sizeof(i));
+		rc = kv_bytes_append(to, &pl->lens[i], sizeof(pl->lens[i]));
+	}
+	for (j = 0; rc == 0 && j < n; j++) {
+		memcpy(&i, leg->index.data + j * sizeof(i), sizeof(i));
+		rc = kv_bytes_append(to, pl->keys + pl->r->keys[i].off,
+				     kv_get16(pl->lens[i]));
+	}
+	if (rc == 0)
+		kv_relayleg_send(leg, mb, &body, to->data, to->len);
+	return rc == 0;
+}
+
+static bool
+parts_send(struct plan *pl)
+{
+	struct kv_master *m = pl->r->m;
+	struct kv_member *mb;
+	unsigned at;
+
+	for (at = 0; (mb = kv_member_next(m, &at));)
+		if (pl->legs[mb->slot] && !part_send(pl, mb))
+			return false;
+	return true;
+}
+
+/* Lengths and places of the keys. False: malformed. */
+static bool
+keys_parse(struct plan *pl, struct kv_cut *cut)
+{
+	struct kv_relay *r = pl->r;
+	uint64_t seed = kv_key_seed(pl->tenant, pl->body->tenant_len);
+	size_t bytes = 0;
+	uint32_t i;
+
+	pl->lens = kv_cut_array(cut, r->count, sizeof(*pl->lens));
+	for (i = 0; pl->lens && i < r->count; i++) {
+		r->keys[i].off = (uint32_t)bytes;
+		bytes += kv_get16(pl->lens[i]);
+	}
+	pl->keys = kv_cut_take(cut, bytes);
+	if (!kv_cut_done(cut) || (!pl->lens && r->count > 0))
+		return false;
+	for (i = 0; i < r->count; i++) {
+		r->keys[i].hash = kv_key_hash(seed, pl->keys + r->keys[i].off,
+					      kv_get16(pl->lens[i]));
+		r->keys[i].status = KV_EMISS;
+	}
+	return true;
+}
+
+static int
+keys_start(struct plan *pl, const struct kv_msg *msg, struct kv_cut *cut)
+{
+	struct kv_relay *r = pl->r;
+	struct kv_relay_key *keys;
+	bool to_all = kv_member_is_incomplete(r->m);
+	uint32_t i;
+
+	r->count = kv_get32(pl->body->count);
+	if (r->count > KV_BATCH_KEYS_MAX)
+		return KV_EINVALID;
+	keys = KV_FAULT_POINT() ? NULL : calloc(r->count + 1, sizeof(*keys));
+	if (!keys)
+		return KV_ENOMEM;
+	r->keys = keys;
+	if (!keys_parse(pl, cut))
+		return -EPROTO;
+	for (i = 0; i < r->count; i++)
+		if (!plan_key(pl, i, to_all))
+			return KV_ENOMEM;
+	if (!parts_send(pl))
+		return KV_ENOMEM;
+	return kv_relay_send_all(r, msg, !to_all) ? 0 : KV_ENOMEM;
+}
+
+static const struct {
+	enum kv_masterstat count, fails;
+} stats[] = {
+	[KV_REMOVE_KEYS] = { KV_MASTERSTAT_REMOVE, KV_MASTERSTAT_REMOVE_FAILS },
+	[KV_REMOVE_REGEX] = { KV_MASTERSTAT_REMOVE_REGEX,
+			      KV_MASTERSTAT_REMOVE_REGEX_FAILS },
+	[KV_REMOVE_ALL] = { KV_MASTERSTAT_REMOVE_ALL,
+			    KV_MASTERSTAT_REMOVE_ALL_FAILS },
+};
+
+static int
+remove_start(struct kv_relay *r, const struct kv_msg *msg)
+{
+	struct plan pl = { .r = r, .body = msg->body };
+	struct kv_cut cut;
+
+	r->op = pl.body->op;
+	kv_cut_init(&cut, msg);
+	pl.tenant = kv_cut_take(&cut, pl.body->tenant_len);
+	if (r->op < KV_REMOVE_KEYS || r->op > KV_REMOVE_ALL ||
+	    pl.body->flags & ~KV_REMOVE_FORCE || cut.bad)
+		return -EPROTO;
+	kv_master_count(r->m, stats[r->op].count, 1);
+	if (!kv_relay_may_ask(r, pl.tenant, pl.body->tenant_len))
+		return KV_EDENIED;
+	if (r->op == KV_REMOVE_KEYS)
+		return keys_start(&pl, msg, &cut);
+	if (r->op == KV_REMOVE_REGEX)
+		kv_cut_take(&cut, kv_get32(pl.body->count));
+	if (!kv_cut_done(&cut))
+		return -EPROTO;
+	return kv_relay_send_all(r, msg, false) ? 0 : KV_ENOMEM;
+}
+
+/* ---- answers ---- */
+
+/* Keys that the leg asked for. */
+static size_t
+leg_count(const struct kv_relayleg *leg)
+{
+	size_t n = leg->index.len / sizeof(uint32_t);
+
+	return n > 0 ? n : leg->r->count;
+}
+
+static struct kv_relay_key *
+leg_key(const struct kv_relayleg *leg, size_t j)
+{
+	uint32_t i = (uint32_t)j;
+
+	if (leg->index.len > 0)
+		memcpy(&i, leg->index.data + j * sizeof(i), sizeof(i));
+	return &leg->r->keys[i];
+}
+
+static bool
+remove_take(struct kv_relayleg *leg, const struct kv_msg *msg)
+{
+	const struct kv_remove_r *a = msg->body;
+	struct kv_relay *r = leg->r;
+	struct kv_member *mb = kv_member_find(r->m, leg->boot);
+	struct kv_relay_key *k;
+	size_t j;
+
+	if (a->status != KV_OK)
+		return false;
+	if (r->op != KV_REMOVE_KEYS) {
+		r->removed += kv_get64(a->removed);
+		return true;
+	}
+	if (kv_get32(a->count) != leg_count(leg) ||
+	    msg->tail_len != leg_count(leg))
+		return false;
+	for (j = 0; j < leg_count(leg); j++) {
+		k = leg_key(leg, j);
+		merge(k, msg->tail[j]);
+		if (msg->tail[j] == KV_OK && mb && k->is_known)
+			kv_member_forget(mb, k->hash, k->id);
+	}
+	return true;
+}
+
+/* A node that was asked for keys of which it is an owner. */
+static void
+remove_away(struct kv_relayleg *leg)
+{
+	size_t j;
+
+	for (j = 0; leg->index.len > 0 && j < leg_count(leg); j++)
+		merge(leg_key(leg, j), KV_EUNREACHABLE);
+}
+
+static bool
+remove_finish(struct kv_relay *r)
+{
+	struct kv_remove_r body = {
+		.count = kv_le32(r->count),
+		.away = kv_le32((uint32_t)(r->away.len / sizeof(struct kv_id))),
+	};
+	uint32_t i;
+	uint8_t *to;
+
+	for (i = 0; i < r->count; i++)
+		r->removed += r->keys[i].status == KV_OK;
+	body.removed = kv_le64(r->removed);
+	if (r->away.len > 0)
+		kv_master_count(r->m, stats[r->op].fails, 1);
+	to = kv_bytes_reserve(&r->out, sizeof(body) + r->count + r->away.len);
+	if (!to)
+		return false;
+	r->out.len = sizeof(body) + r->count + r->away.len;
+	memcpy(to, &body, sizeof(body));
+	to += sizeof(body);
+	for (i = 0; i < r->count; i++)
+		*to++ = r->keys[i].status;
+	if (r->away.len > 0)
+		memcpy(to, r->away.data, r->away.len);
+	return true;
+}
+
+const struct kv_relay_kind kv_relayrm_kind = {
+	.start = remove_start,
+	.take = remove_take,
+	.away = remove_away,
+	.finish = remove_finish,
+};

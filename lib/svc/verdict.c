@@ -1,0 +1,438 @@
+/*
+ * Which of two values of one key stays. The one that the directory has, if a
+ * node that holds it confirms that it really does: until then the newcomer's
+ * verdict is open. A higher version wins at once. What a node says of itself
+ * needs no check: it has one value of a key, the one that it named last.
+ *
+ * An open key waits in the list of the node that is to confirm its rival; the
+ * keys of one turn go there in one CHECK. All decisions of a turn for one node
+ * leave in one DECIDE.
+ */
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/attr.h"
+#include "base/fault.h"
+#include "base/num.h"
+#include "base/status.h"
+#include "svc/mastercore.h"
+
+#define CHECK_NS (1 * KV_NS_PER_S)
+
+enum {
+	/* Beyond this a rival is believed unasked. */
+	OPENS_MAX = 1 << 18,
+	CHECK_ENTS_MAX = 4096,
+	DECIDE_ENTS_MAX = 16384,
+};
+
+/* A copy whose verdict is open. */
+struct open {
+	struct kv_htab_node node; /* master->opens */
+	struct kv_list link;      /* owner->asking, then check->opens */
+	uint64_t claimant;        /* its serial number; 0: nobody waits */
+	uint16_t slot;            /* of the claimant */
+	struct kv_hash hash;
+	struct kv_dir_id id;
+	struct kv_dir_id rival;
+};
+
+struct check {
+	struct kv_call call;
+	struct kv_member *owner;
+	struct kv_list opens; /* in the order of the entries */
+	unsigned n;
+};
+
+static void judge(struct kv_member *owner, struct open *o, int answer);
+
+/* ---- telling ---- */
+
+static void
+ent_build(struct kv_publish_ent *e, struct kv_hash h, struct kv_dir_id id)
+{
+	memset(e, 0, sizeof(*e));
+	e->hash = kv_key_hash_build(h);
+	e->put_id.random = kv_le64(id.random);
+	e->put_id.version = kv_le32(id.version);
+}
+
+/* Queues a DECIDE. A node without a session learns it from its next sync. */
+static void
+tell(struct kv_member *mb, struct kv_hash h, struct kv_dir_id id,
+     enum kv_verdict verdict)
+{
+	struct kv_decide_ent e = {
+		.hash = kv_key_hash_build(h),
+		.put_id = { kv_le64(id.random), kv_le32(id.version) },
+		.verdict = (uint8_t)verdict,
+	};
+
+	if (!mb->peer)
+		return;
+	kv_master_count(mb->m, KV_MASTERSTAT_LOSERS,
+			verdict == KV_VERDICT_GOES);
+	if (kv_bytes_append(&mb->decides, &e, sizeof(e)) < 0)
+		mb->is_deaf = true;
+	kv_loop_defer(mb->m->loop, &mb->m->flush);
+}
+
+static void
+decides_send(struct kv_member *mb)
+{
+	const size_t each = sizeof(struct kv_decide_ent);
+	const uint8_t *from = mb->decides.data;
+	size_t left = mb->decides.len / each, n;
+	struct kv_decide *d;
+	void *tail;
+
+	for (; mb->peer && left > 0; left -= n, from += n * each) {
+		n = kv_min_size(left, DECIDE_ENTS_MAX);
+		d = kv_conn_begin_tail(mb->peer->conn, KV_MSG_DECIDE, 0, 0,
+				       n * each, &tail);
+		if (!d)
+			break;
+		d->count = kv_le32((uint32_t)n);
+		memcpy(tail, from, n * each);
+		kv_conn_end(mb->peer->conn);
+	}
+	kv_bytes_reset(&mb->decides);
+}
+
+/* ---- asking ---- */
+
+static void
+open_free(struct kv_master *m, struct open *o)
+{
+	kv_htab_del(&m->opens, &o->node);
+	kv_list_del(&o->link);
+	free(o);
+}
+
+/* answers NULL: none came. */
+static void
+judge_all(struct kv_member *owner, struct kv_list *opens,
+	  const uint8_t *answers)
+{
+	struct open *o, *tmp;
+	size_t i = 0;
+
+	KV_LIST_FOREACH_SAFE(o, tmp, opens, link) {
+		kv_list_del(&o->link);
+		judge(owner, o, answers ? answers[i++] != 0 : -1);
+	}
+}
+
+static bool
+is_answer(const struct check *ck, const struct kv_msg *msg)
+{
+	const struct kv_check_r *r = msg->body;
+
+	return msg->type == KV_MSG_CHECK_R && !(msg->flags & KV_FLAG_MORE) &&
+	       r->status == KV_OK && kv_get32(r->count) == ck->n &&
+	       msg->tail_len == ck->n;
+}
+
+static void
+checked(struct kv_call *call, int status, const struct kv_msg *msg)
+{
+	struct check *ck = KV_CONTAINER_OF(call, struct check, call);
+	struct kv_master *m = ck->owner->m;
+	const uint8_t *answers = NULL;
+
+	if (msg && is_answer(ck, msg))
+		answers = msg->tail;
+	else
+		kv_master_count(m, KV_MASTERSTAT_CHECKS_UNANSWERED, ck->n);
+	if (status == -ETIMEDOUT)
+		kv_suspect_probe(ck->owner);
+	kv_rpc_cancel(call);
+	judge_all(ck->owner, &ck->opens, answers);
+	free(ck);
+}
+
+/* Moves up to CHECK_ENTS_MAX keys from `asking`. */
+static struct check *
+check_new(struct kv_member *owner)
+{
+	struct check *ck = KV_FAULT_POINT() ? NULL : calloc(1, sizeof(*ck));
+	struct open *o;
+
+	if (!ck)
+		return NULL;
+	ck->call.fn = checked;
+	ck->owner = owner;
+	kv_list_init(&ck->opens);
+	while (ck->n < CHECK_ENTS_MAX &&
+	       (o = KV_LIST_FIRST(&owner->asking, struct open, link))) {
+		kv_list_del(&o->link);
+		kv_list_add_tail(&ck->opens, &o->link);
+		ck->n++;
+	}
+	return ck;
+}
+
+static bool
+check_send(struct check *ck)
+{
+	struct kv_member *owner = ck->owner;
+	struct kv_publish_ent *e;
+	struct kv_check *body;
+	struct open *o;
+
+	if (!owner->peer ||
+	    !kv_rpc_begin(&owner->rpc, &ck->call, KV_MSG_CHECK,
+			  kv_loop_now(owner->m->loop) + CHECK_NS))
+		return false;
+	e = kv_conn_tail(owner->peer->conn, ck->n * sizeof(*e));
+	if (!e) {
+		kv_rpc_cancel(&ck->call);
+		return false;
+	}
+	body = kv_conn_body(owner->peer->conn);
+	body->count = kv_le32(ck->n);
+	KV_LIST_FOREACH(o, &ck->opens, link)
+		ent_build(e++, o->hash, o->rival);
+	kv_rpc_end(&owner->rpc);
+	kv_master_count(owner->m, KV_MASTERSTAT_CHECKS, ck->n);
+	return true;
+}
+
+static void
+asking_send(struct kv_member *owner)
+{
+	struct kv_list failed;
+	struct check *ck;
+
+	while (!kv_list_is_empty(&owner->asking)) {
+		ck = check_new(owner);
+		if (ck && check_send(ck))
+			continue;
+		kv_list_init(&failed);
+		kv_list_splice_tail(&failed, ck ? &ck->opens : &owner->asking);
+		free(ck);
+		judge_all(owner, &failed, NULL);
+	}
+}
+
+void
+kv_verdict_flush(struct kv_defer *d)
+{
+	struct kv_master *m = KV_CONTAINER_OF(d, struct kv_master, flush);
+	struct kv_member *mb;
+	unsigned at;
+
+	for (at = 0; (mb = kv_member_next(m, &at));)
+		asking_send(mb);
+	for (at = 0; (mb = kv_member_next(m, &at));) {
+		if (mb->is_deaf && mb->peer)
+			kv_masterpeer_drop(mb->peer);
+		else
+			decides_send(mb);
+	}
+}
+
+/* ---- deciding ---- */
+
+static bool
+is_well(const struct kv_member *mb)
+{
+	return mb->peer && kv_conn_is_open(mb->peer->conn) &&
+	       mb->state != KV_NODE_SUSPECT;
+}
+
+/* Who is to confirm the rival; each of them has a session. */
+static struct kv_member *
+witness(struct kv_master *m, const struct kv_dir_view *view)
+{
+	struct kv_member *mb = NULL;
+	unsigned i;
+
+	for (i = 0; i < view->n && !(mb && is_well(mb)); i++)
+		mb = kv_member_now(m->members[view->slots[i]]);
+	return mb;
+}
+
+/* Waits for somebody who knows. */
+static void
+open_wait(struct kv_master *m, struct open *o, const struct kv_dir_view *view)
+{
+	o->rival = view->id;
+	kv_list_add_tail(&witness(m, view)->asking, &o->link);
+	kv_loop_defer(m->loop, &m->flush);
+}
+
+static struct open *
+open_new(struct kv_member *claimant, struct kv_hash h, struct kv_dir_id id)
+{
+	struct open *o = KV_FAULT_POINT() ? NULL : calloc(1, sizeof(*o));
+
+	if (!o)
+		return NULL;
+	o->claimant = claimant->serial;
+	o->slot = claimant->slot;
+	o->hash = h;
+	o->id = id;
+	kv_list_init(&o->link);
+	if (kv_htab_add(&claimant->m->opens, &o->node, h.lo) == 0)
+		return o;
+	free(o);
+	return NULL;
+}
+
+/* All that have the older value are told to let it go. */
+static void
+overrule(struct kv_master *m, struct kv_hash h, const struct kv_dir_view *view)
+{
+	unsigned i;
+
+	for (i = 0; i < view->n; i++)
+		tell(kv_member_now(m->members[view->slots[i]]), h, view->id,
+		     KV_VERDICT_GOES);
+	kv_dir_clear(m->dir, h);
+}
+
+/* What the claimant's own node named before, and what nobody can confirm. */
+static bool
+drop_unfounded(struct kv_member *claimant, struct kv_hash h,
+	       const struct kv_dir_view *view)
+{
+	struct kv_master *m = claimant->m;
+	bool dropped = false;
+	struct kv_member *mb;
+	unsigned i;
+
+	for (i = 0; i < view->n; i++) {
+		mb = kv_member_now(m->members[view->slots[i]]);
+		if (mb == kv_member_now(claimant) || !mb->peer)
+			dropped |=
+				kv_dir_del(m->dir, h, view->id, view->slots[i]);
+	}
+	return dropped;
+}
+
+/* OPEN: *view says who has to confirm what. */
+static int
+decide(struct kv_member *mb, struct kv_hash h, struct kv_dir_id id,
+       struct kv_dir_view *view)
+{
+	struct kv_master *m = mb->m;
+	bool is_first = true;
+	int rc;
+
+	for (;;) {
+		rc = kv_dir_add(m->dir, h, id, mb->slot, view);
+		if (rc > 0)
+			return KV_VERDICT_STAYS;
+		if (rc == -ENOSPC)
+			return KV_VERDICT_GOES;
+		if (rc < 0)
+			return rc;
+		kv_master_count(m, KV_MASTERSTAT_CONFLICTS, is_first);
+		is_first = false;
+		if (drop_unfounded(mb, h, view))
+			continue;
+		if (id.version <= view->id.version)
+			return KV_VERDICT_OPEN;
+		overrule(m, h, view);
+	}
+}
+
+int
+kv_verdict_add(struct kv_member *mb, struct kv_hash h, struct kv_dir_id id)
+{
+	struct kv_master *m = mb->m;
+	struct kv_dir_view view;
+	int verdict = decide(mb, h, id, &view);
+	struct open *o;
+
+	if (verdict != KV_VERDICT_OPEN)
+		return verdict;
+	if (kv_htab_count(&m->opens) >= OPENS_MAX)
+		return KV_VERDICT_GOES;
+	o = open_new(mb, h, id);
+	if (!o)
+		return -ENOMEM;
+	open_wait(m, o, &view);
+	return KV_VERDICT_OPEN;
+}
+
+/* The claimant waits no more: its session ended, or it has the key no more. */
+static bool
+is_idle(const struct kv_master *m, const struct open *o)
+{
+	const struct kv_member *claimant = m->members[o->slot];
+
+	return !claimant || claimant->serial != o->claimant || !claimant->peer;
+}
+
+/*
+ * The owner has (1) the rival or has it not (0); or it did not answer (-1):
+ * then it is believed as long as nothing else speaks against it. `o` ends here,
+ * or waits for the next one who may know.
+ */
+static void
+judge(struct kv_member *owner, struct open *o, int answer)
+{
+	struct kv_master *m = owner->m;
+	int verdict = KV_VERDICT_GOES;
+	struct kv_dir_view view;
+
+	if (is_idle(m, o)) {
+		open_free(m, o);
+		return;
+	}
+	if (answer == 0 || (answer < 0 && !is_well(owner))) {
+		/* If its session was replaced the new one is asked. */
+		if (!owner->heir)
+			kv_member_forget(owner, o->hash, o->rival);
+		if (answer < 0)
+			tell(owner, o->hash, o->rival, KV_VERDICT_GOES);
+		verdict = decide(m->members[o->slot], o->hash, o->id, &view);
+	}
+	if (verdict == KV_VERDICT_OPEN) {
+		open_wait(m, o, &view);
+		return;
+	}
+	tell(m->members[o->slot], o->hash, o->id,
+	     verdict == KV_VERDICT_STAYS ? KV_VERDICT_STAYS : KV_VERDICT_GOES);
+	open_free(m, o);
+}
+
+void
+kv_verdict_cancel(struct kv_member *mb, struct kv_hash h, struct kv_dir_id id)
+{
+	struct kv_htab_node *n;
+	struct open *o;
+
+	if (kv_htab_count(&mb->m->opens) == 0)
+		return;
+	n = kv_htab_first(&mb->m->opens, h.lo);
+	for (; n; n = kv_htab_next(n, h.lo)) {
+		o = KV_CONTAINER_OF(n, struct open, node);
+		if (o->claimant == mb->serial && o->id.random == id.random &&
+		    o->id.version == id.version &&
+		    kv_key_hash_is_equal(o->hash, h))
+			o->claimant = 0;
+	}
+}
+
+void
+kv_verdict_lost(struct kv_member *mb)
+{
+	struct kv_list failed;
+
+	kv_bytes_reset(&mb->decides);
+	kv_list_init(&failed);
+	kv_list_splice_tail(&failed, &mb->asking);
+	judge_all(mb, &failed, NULL);
+}
+
+void
+kv_verdict_fini(struct kv_master *m)
+{
+	assert(kv_htab_count(&m->opens) == 0);
+	kv_htab_fini(&m->opens);
+}
