@@ -275,8 +275,8 @@ struct kv_link_info {
 	char boot[33];
 	char name[128];
 	char addr[128];
-	char path[8]; /* "shm": that of this host, "tcp" */
-	int status;   /* 0, or why it cannot be reached */
+	char path[8];           /* "shm": that of this host, "tcp" */
+	int status;             /* 0, or why it cannot be reached */
 	uint64_t round_trip_ns; /* of a question and its answer */
 };
 

@@ -1,0 +1,105 @@
+#!/bin/sh
+# Bad options, and nobody there: one line that says what is wrong, and the exit
+# code that the manuals promise. --help and --version.
+. "$(dirname "$0")/../lib/tap.sh"
+. "$(dirname "$0")/../lib/cluster.sh"
+cd "$T" || exit 70
+echo value >in
+
+for program in kvput kvget kvrm kvdiag; do
+	ok "$program --version" $program --version
+	like "$(cat out)" "^$program \\(kvpool\\) [0-9.]+$" 'name and version'
+	ok "$program --help" $program --help
+	is "$(expand out | grep -c '.\{81\}')" 0 'fits the screen'
+	ok 'and is short' test "$(wc -l <out)" -le 34
+	is "$(cat err)" '' 'is no complaint'
+	exits 64 "$program --bad" $program --bad
+	like "$(cat err)" "unrecognized option '--bad'" 'says so'
+	exits 64 "$program without anything" $program
+	is "$(wc -l <err)" 1 'one line'
+done
+
+# usage CODE COMMAND...: ends with 64 and one line.
+usage()
+{
+	exits 64 "$*" "$@"
+	is "$(wc -l <err)" 1 'one line'
+}
+usage kvput k in more
+usage kvput --batch lines more
+usage kvput -0 k in
+usage kvput -r 0 k in
+usage kvput -r 9 k in
+usage kvput -r x k in
+usage kvput --soft-pin --hard-pin k in
+usage kvput --timeout 1x k in
+usage kvput --timeout 0 k in
+usage kvput -m 'a b' k in
+usage kvput -m host:99999 k in
+usage kvput -m '' -s '' --tenant '' k in
+usage kvget k l
+usage kvget -0 k
+usage kvget --json k
+usage kvget -o f --batch d
+usage kvget -o f --exist k
+usage kvget --exist --batch d k
+usage kvrm --all k
+usage kvrm --regex x k
+usage kvrm --regex x --all
+usage kvdiag odd
+usage kvdiag nodes more
+usage kvdiag key
+usage kvdiag key k more
+usage kvdiag -0 nodes
+usage kvdiag -0 --json keys
+usage kvput -s "/tmp/$(head -c 103 /dev/zero | tr '\0' s)" k in
+like "$(cat err)" '--socket: longer than 107 bytes' 'with the limit'
+
+# Nobody there: who that is, at once.
+port=$(free_port)
+for command in 'kvput k in' 'kvput --batch in' 'kvget k' 'kvget --exist k' \
+	'kvget --batch d k' 'kvrm k' 'kvrm --all' 'kvdiag nodes' \
+	'kvdiag key k' 'kvdiag stats'; do
+	# shellcheck disable=SC2086 # several words
+	exits 69 "$command, no master" \
+		$command --timeout=1s --socket= "--master=127.0.0.1:$port"
+	is "$(wc -l <err)" 1 'one line'
+	like "$(cat err)" "^kv[a-z]*: master 127.0.0.1:$port: " 'names it'
+done
+not_ok 'no folder was made' test -e d
+
+exits 69 'a name that is none' \
+	kvget --socket= -m no.such.host.invalid --timeout=1s k
+is "$(wc -l <err)" 1 'one line'
+exits 69 'neither socket nor master' kvget --socket= k
+is "$(wc -l <err)" 1 'one line'
+
+# case-015: sockets.
+exits 69 'no socket' kvget -s "$T/absent" k
+like "$(cat err)" "^kvget: $T/absent: " 'names it'
+is "$(wc -l <err)" 1 'one line'
+perl -MIO::Socket::UNIX -e 'IO::Socket::UNIX->new(Local => shift, Listen => 1)
+	or die' stale
+exits 69 'a stale socket' kvget -s "$T/stale" --timeout=2s k
+like "$(cat err)" "^kvget: $T/stale: " 'names it'
+exits 69 'a file that is no socket' kvget -s "$T/in" k
+longest=$T/$(head -c $((106 - ${#T})) /dev/zero | tr '\0' s)
+exits 69 'a path of 107 bytes' kvget -s "$longest" k
+like "$(cat err)" 'No such file|node cannot be reached' 'is none too many'
+
+# case-023: variables that Kubernetes sets.
+exits 69 'KVCLIENT_PORT and the like mean nothing' env \
+	KVMASTER_PORT=tcp://10.0.0.1:50051 KVCLIENT_PORT=tcp://10.0.0.1:50052 \
+	KVPOOL_PORT=tcp://10.0.0.1:1 MOONCAKE_MASTER_PORT=tcp://10.0.0.1:50051 \
+	kvget --socket= -m "127.0.0.1:$port" --timeout=1s k
+unlike "$(cat err)" '10\.0\.0\.1' 'not even a word'
+
+# The configuration file.
+printf '{"master_server_address": "127.0.0.1:%s", "mode": "x"}' "$port" >conf
+exits 78 'a bad file' env MOONCAKE_CONFIG_PATH=conf kvget k
+like "$(cat err)" '^kvget: conf: ' 'named'
+printf '{"master_server_address": "127.0.0.1:%s"}' "$port" >conf
+exits 69 'a good file' env MOONCAKE_CONFIG_PATH=conf \
+	kvget --socket= --timeout=1s k
+like "$(cat err)" "master 127.0.0.1:$port: " 'is followed'
+done_testing
