@@ -90,7 +90,7 @@ $(foreach p,$(PROGS),$(eval $p: $(call parts,$(p:$O/%=cmd/%))))
 $(UNIT) $(SIM) $(IT) $(BENCH): $O/%: $O/%.o $O/libtest.a $O/libkvpool.a
 	$(LINK) -lcmocka $(LIBS)
 FUZZ_MAIN := $(if $(filter-out fuzz,$(BUILD)),$O/tests/lib/fuzz_main.o)
-$(FUZZ): $O/%: $O/%.o $(FUZZ_MAIN) $O/libkvpool.a
+$(FUZZ): $O/%: $O/%.o $(FUZZ_MAIN) $O/libtest.a $O/libkvpool.a
 	$(LINK) $(if $(FUZZ_MAIN),,-fsanitize=fuzzer) $(LIBS)
 
 # The sanitizers of gcc 12 want a memory layout that is not randomized far.

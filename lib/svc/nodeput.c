@@ -23,6 +23,7 @@ kv_nodeput_drop(struct kv_nodeput *put)
 	if (--put->busy)
 		return;
 	kv_list_del(&put->all);
+	kv_list_del(&put->link);
 	kv_proc_unref(put->proc);
 	free(put);
 	kv_node_drained(node);
@@ -77,13 +78,21 @@ put_late(struct kv_timer *t)
 	put_give_up(KV_CONTAINER_OF(t, struct kv_nodeput, timer), KV_ETIMEOUT);
 }
 
+/* All of its puts forget it before the first one ends: what waits for that one
+ * may be another of them. */
 void
 kv_nodeput_peer_lost(struct kv_nodepeer *peer)
 {
 	struct kv_nodeput *put;
+	struct kv_list lost;
 
+	kv_list_init(&lost);
 	while ((put = KV_LIST_FIRST(&peer->puts, struct kv_nodeput, link))) {
 		put_forget_peer(put);
+		kv_list_add_tail(&lost, &put->link);
+	}
+	while ((put = KV_LIST_FIRST(&lost, struct kv_nodeput, link))) {
+		kv_list_del(&put->link);
 		put_give_up(put, KV_ECANCELED);
 	}
 }

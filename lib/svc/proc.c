@@ -168,9 +168,9 @@ kv_proc_exit(struct kv_proc *p)
 		kv_info("a process ended with memory in use pid=%d pinned=%llu",
 			(int)p->pid, (unsigned long long)p->pinned_bytes);
 	}
+	kv_nodepeer_close_of(node, p);
 	kv_putkey_proc_gone(p);
 	pins_free(p);
-	kv_nodepeer_close_of(node, p);
 	kv_proc_unref(p);
 }
 

@@ -74,7 +74,9 @@ key_end_writing(struct kv_putkey *k, int status)
 		kv_list_del(&t->link);
 		t->state = KV_PUTKEY_NEW;
 		put->busy++;
-		if (exists && !key_beats(t, k->put->version))
+		if (!put->peer)
+			key_rest(t, KV_ECANCELED);
+		else if (exists && !key_beats(t, k->put->version))
 			key_rest(t, KV_EEXISTS);
 		else
 			kv_putkey_admit(t);

@@ -761,6 +761,34 @@ a_lost_requester_leaves_nothing_behind(void **state)
 	assert_int_equal(simnode_stat(&sim, "grants"), 0);
 }
 
+static void
+a_lost_requester_does_not_wait_for_itself(void **state)
+{
+	struct simput items[] = {
+		{ "k", 10000, NULL },
+		{ "x", SIMNODE_POOL, NULL },
+	};
+	struct simreq r;
+
+	(void)state;
+	simreq_open_unix(&r, &sim, 0);
+	for (int i = 0; i < 5; i++)
+		simreq_put(&r, items, 2, NULL);
+	simreq_close(&r);
+	simnode_run(&sim, 5);
+	/* One grant is in quarantine; nothing was granted to the others. */
+	assert_int_equal(simnode_stat(&sim, "grants"), 1);
+	kv_node_process_exit(sim.node, r.pid);
+	assert_int_equal(free_bytes(), SIMNODE_POOL);
+	simreq_open_tcp(&r, &sim);
+	for (int i = 0; i < 5; i++)
+		simreq_put(&r, items, 2, NULL);
+	simreq_close(&r);
+	simnode_run(&sim, 5);
+	assert_int_equal(free_bytes(), SIMNODE_POOL);
+	assert_int_equal(simnode_stat(&sim, "processes"), 0);
+}
+
 /* ---- verdicts ---- */
 
 static void
@@ -1131,6 +1159,7 @@ main(void)
 		WITH(setup, a_data_grant_can_be_given_up),
 		WITH(setup, a_lost_data_connection_fails_what_was_on_it),
 		WITH(setup, a_lost_requester_leaves_nothing_behind),
+		WITH(setup, a_lost_requester_does_not_wait_for_itself),
 		WITH(setup, hidden_until_the_master_has_said),
 		WITH(setup, a_loser_goes_and_exists),
 		WITH(setup, an_open_verdict_is_decided_later),
