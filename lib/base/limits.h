@@ -45,6 +45,16 @@
 #define KV_NODE_CONNS_MAX    4096 /* connections */
 #define KV_PEER_REQUESTS_MAX 256  /* puts and gets under way on one of them */
 
+/* An engine: raw transfers. */
+#define KV_ENGINE_REGIONS_MAX     16384 /* registered at once */
+#define KV_ENGINE_PEERS_MAX       1024  /* that it knows */
+#define KV_ENGINE_CONNS_MAX       4096  /* that it serves */
+#define KV_ENGINE_GUESTS_MAX      512   /* processes that reach its memory */
+#define KV_ENGINE_READS_MAX       16    /* being answered on one connection */
+#define KV_ENGINE_NOTES_MAX       4096  /* waiting to be fetched */
+#define KV_ENGINE_NOTES_BYTES_MAX (64u << 20)
+#define KV_ENGINE_OPS_MAX         4096 /* submitted, not yet begun */
+
 /* Memory. */
 #define KV_EXTENTS_MAX   1024 /* pieces of one object */
 #define KV_GRANULE_BYTES 256  /* unit and alignment of an extent */

@@ -38,9 +38,10 @@ struct kv_header {
 #define KV_HEADER_BYTES 32
 
 /* Body and tail of one frame; and what is left of it for a tail. */
-#define KV_TAIL_MAX    (KV_FRAME_BYTES_MAX - 128)
-#define KV_NAMES_MAX   1024
-#define KV_PAYLOAD_MAX (1u << 30)
+#define KV_TAIL_MAX        (KV_FRAME_BYTES_MAX - 128)
+#define KV_NAMES_MAX       1024
+#define KV_PAYLOAD_MAX     (1u << 30)
+#define KV_XFER_PIECES_MAX 1024 /* of one XFER */
 
 enum kv_msg_type {
 #define KV_MSG(number, NAME, body, tmin, tmax, text) KV_MSG_##NAME = number,
@@ -559,19 +560,35 @@ struct kv_regions_r {
 	uint8_t status;
 	uint8_t zero[3];
 	struct kv_le32 count;
-	struct kv_le64 epoch;      /* changes with the table */
-	struct kv_le64 token_addr; /* where the token lies, for attach */
+	struct kv_le64 epoch;      /* rises with each region that goes */
+	struct kv_le64 token_addr; /* where the token lies, for attach; on a
+				    * Unix socket only, else 0 */
 	struct kv_le64 token[2];   /* random */
-	struct kv_le32 pid;        /* in the answering side's name space */
-	struct kv_le32 zero2;
-	/* tail: records */
+	/* tail: records, the region registered first comes first */
+};
+
+enum {
+	KV_REGION_SHARED = 1, /* MEMORY gives a descriptor of it */
 };
 
 struct kv_region_rec {
 	struct kv_le64 addr; /* names the region to callers; never followed
 			      * by the other side but through attach */
 	struct kv_le64 len;
-	struct kv_le64 handle; /* what transfers name */
+	struct kv_le64 handle; /* what transfers name; never 0, never used
+				* again */
+	struct kv_le32 flags;
+	struct kv_le32 zero;
+};
+
+struct kv_memory {
+	struct kv_le64 handle; /* of a region; 0: the fence of this peer */
+};
+
+struct kv_memory_r {
+	uint8_t status;
+	uint8_t zero[7];
+	struct kv_le64 bytes; /* of what the descriptor refers to */
 };
 
 enum kv_xfer_op {
@@ -582,7 +599,7 @@ enum kv_xfer_op {
 struct kv_xfer {
 	uint8_t op;
 	uint8_t zero[3];
-	struct kv_le32 count;
+	struct kv_le32 count; /* at most KV_XFER_PIECES_MAX */
 	/* tail: pieces. WRITE: payload, their bytes in order */
 };
 
@@ -629,8 +646,9 @@ KV_SIZE(kv_heartbeat, 80);
 KV_SIZE(kv_publish_ent, 32);
 KV_SIZE(kv_decide_ent, 32);
 KV_SIZE(kv_query_rec, 72);
-KV_SIZE(kv_regions_r, 48);
-KV_SIZE(kv_region_rec, 24);
+KV_SIZE(kv_regions_r, 40);
+KV_SIZE(kv_region_rec, 32);
+KV_SIZE(kv_memory_r, 16);
 KV_SIZE(kv_xfer_piece, 24);
 #undef KV_SIZE
 

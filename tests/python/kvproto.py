@@ -431,14 +431,16 @@ def seeds():
     yield 'REGIONS', {}
     yield 'REGIONS_R', {
         'count': 1, 'epoch': 4, 'token_addr': 0x7f0012345000,
-        'token': [0x1111111111111111, 0x2222222222222222], 'pid': 4711}, pack(
+        'token': [0x1111111111111111, 0x2222222222222222]}, pack(
             'region_rec', {'addr': 0x7f0000000000, 'len': 1 << 30,
-                           'handle': 6})
+                           'handle': 6, 'flags': 1})
     piece = pack('xfer_piece', {'handle': 6, 'off': 4096, 'len': 500})
     yield 'XFER', {'op': 1, 'count': 2}, piece * 2, {'payload': 1000}
     yield 'XFER_R', {}, b'', {'payload': 1000}
     yield 'NOTE', {'name_len': 3, 'text_len': 5}, b'reqready'
     yield 'NOTE_R', {}
+    yield 'MEMORY', {'handle': 6}
+    yield 'MEMORY_R', {'bytes': 1 << 30}
 
 
 def write(folder, name, frame):
