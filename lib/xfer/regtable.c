@@ -1,0 +1,231 @@
+#include "xfer/regtable.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/attr.h"
+#include "base/fault.h"
+#include "base/log.h"
+#include "base/num.h"
+#include "mem/seg.h"
+
+/* Pages are entered into the page table in blocks, when one is first used. */
+#define AHEAD_BYTES (UINT64_C(2) << 20)
+
+struct kv_regmap {
+	atomic_int refs;
+	uint64_t handle;
+	struct kv_seg *seg;
+	_Atomic uint64_t ahead[]; /* a bit a block */
+};
+
+static void
+map_unref(struct kv_regmap *map)
+{
+	if (!map || atomic_fetch_sub(&map->refs, 1) > 1)
+		return;
+	kv_seg_close(map->seg);
+	free(map);
+}
+
+struct kv_regtable *
+kv_regtable_ref(struct kv_regtable *t)
+{
+	atomic_fetch_add(&t->refs, 1);
+	return t;
+}
+
+void
+kv_regtable_unref(struct kv_regtable *t)
+{
+	if (!t || atomic_fetch_sub(&t->refs, 1) > 1)
+		return;
+	for (size_t i = 0; i < t->n; i++)
+		map_unref(t->entries[i].map);
+	free(t);
+}
+
+/* ---- from the wire ---- */
+
+static int
+compare_addr(const void *a, const void *b)
+{
+	const struct kv_regtable_entry *x = a, *y = b;
+
+	return x->addr < y->addr ? -1 : x->addr > y->addr;
+}
+
+static bool
+read_entries(struct kv_regtable *t, const struct kv_region_rec *rec)
+{
+	for (size_t i = 0; i < t->n; i++) {
+		struct kv_regtable_entry *e = &t->entries[i];
+		uint64_t end;
+
+		e->addr = kv_get64(rec[i].addr);
+		e->len = kv_get64(rec[i].len);
+		e->handle = kv_get64(rec[i].handle);
+		e->shared = kv_get32(rec[i].flags) & KV_REGION_SHARED;
+		if (!e->addr || !e->len || !e->handle ||
+		    kv_add_u64(e->addr, e->len, &end))
+			return false;
+	}
+	t->first = t->n ? t->entries[0].addr : 0;
+	qsort(t->entries, t->n, sizeof(t->entries[0]), compare_addr);
+	for (size_t i = 1; i < t->n; i++)
+		if (t->entries[i].addr - t->entries[i - 1].addr <
+		    t->entries[i - 1].len)
+			return false;
+	return true;
+}
+
+struct kv_regtable *
+kv_regtable_parse(const struct kv_msg *msg)
+{
+	const struct kv_regions_r *body = msg->body;
+	const struct kv_region_rec *recs;
+	struct kv_regtable *t;
+	struct kv_cut cut;
+	size_t n;
+
+	errno = EPROTO;
+	if (msg->type != KV_MSG_REGIONS_R || body->status != 0)
+		return NULL;
+	n = kv_get32(body->count);
+	kv_cut_init(&cut, msg);
+	recs = kv_cut_array(&cut, n, sizeof(*recs));
+	if (!kv_cut_done(&cut))
+		return NULL;
+	errno = ENOMEM;
+	t = KV_FAULT_POINT()
+		    ? NULL
+		    : calloc(1, sizeof(*t) + n * sizeof(t->entries[0]));
+	if (!t)
+		return NULL;
+	t->refs = 1;
+	t->epoch = kv_get64(body->epoch);
+	t->token_addr = kv_get64(body->token_addr);
+	memcpy(&t->token, body->token, sizeof(t->token));
+	t->n = n;
+	if (read_entries(t, recs))
+		return t;
+	free(t);
+	errno = EPROTO;
+	return NULL;
+}
+
+/* ---- look-up ---- */
+
+const struct kv_regtable_entry *
+kv_regtable_find(const struct kv_regtable *t, uint64_t addr)
+{
+	size_t low = 0, high = t->n;
+
+	while (low < high) {
+		size_t mid = low + (high - low) / 2;
+		const struct kv_regtable_entry *e = &t->entries[mid];
+
+		if (addr < e->addr)
+			high = mid;
+		else if (addr - e->addr >= e->len)
+			low = mid + 1;
+		else
+			return e;
+	}
+	return NULL;
+}
+
+bool
+kv_regtable_covers(const struct kv_regtable *t, uint64_t addr, uint64_t len)
+{
+	const struct kv_regtable_entry *e = kv_regtable_find(t, addr);
+	const struct kv_regtable_entry *end = t->entries + t->n;
+	uint64_t part;
+
+	for (; e && e < end && e->addr <= addr; e++) {
+		part = e->addr + e->len - addr;
+		if (len <= part)
+			return true;
+		addr += part;
+		len -= part;
+	}
+	return false;
+}
+
+/* ---- mapped regions ---- */
+
+struct kv_regmap *
+kv_regtable_map(int fd, uint64_t bytes, uint64_t handle)
+{
+	struct kv_seg_attach_opts opts = {
+		.bytes = bytes,
+		.writable = true,
+		.sealed = true,
+	};
+	uint64_t words = bytes / AHEAD_BYTES / 64 + 1;
+	kv_auto_close int own = fd;
+	struct kv_regmap *map;
+	char why[256];
+	int rc;
+
+	map = KV_FAULT_POINT()
+		      ? NULL
+		      : calloc(1, sizeof(*map) + words * sizeof(map->ahead[0]));
+	if (!map)
+		return NULL;
+	rc = kv_seg_attach(own, &opts, &map->seg, why, sizeof(why));
+	if (rc) {
+		kv_warn("engine: cannot map a peer's memory: %s", why);
+		free(map);
+		errno = -rc;
+		return NULL;
+	}
+	kv_steal_fd(&own);
+	map->refs = 1;
+	map->handle = handle;
+	return map;
+}
+
+static struct kv_regmap *
+find_map(const struct kv_regtable *t, uint64_t handle, uint64_t addr)
+{
+	const struct kv_regtable_entry *e = kv_regtable_find(t, addr);
+
+	return e && e->handle == handle ? e->map : NULL;
+}
+
+void
+kv_regtable_inherit(struct kv_regtable *t, const struct kv_regtable *old)
+{
+	for (size_t i = 0; old && i < t->n; i++) {
+		struct kv_regtable_entry *e = &t->entries[i];
+		struct kv_regmap *map = find_map(old, e->handle, e->addr);
+
+		if (!map || e->map || !e->shared || e->len > map->seg->bytes)
+			continue;
+		atomic_fetch_add(&map->refs, 1);
+		e->map = map;
+	}
+}
+
+/* Several may do it at once: it is only ahead of what the copy would do. */
+void *
+kv_regtable_at(struct kv_regmap *map, uint64_t off, uint64_t len)
+{
+	uint64_t last = (off + len - 1) / AHEAD_BYTES;
+
+	for (uint64_t i = off / AHEAD_BYTES; i <= last; i++) {
+		uint64_t bit = UINT64_C(1) << (i % 64), from = i * AHEAD_BYTES;
+
+		if (atomic_load_explicit(&map->ahead[i / 64],
+					 memory_order_relaxed) &
+		    bit)
+			continue;
+		kv_seg_map_ahead(
+			map->seg, from,
+			kv_min_u64(AHEAD_BYTES, map->seg->bytes - from));
+		atomic_fetch_or(&map->ahead[i / 64], bit);
+	}
+	return map->seg->base + off;
+}
