@@ -319,39 +319,84 @@ const char *kv_client_node_addr(struct kv_client *c);
 
 /* ---- raw transfers between registered memories of two processes ---- */
 
+/*
+ * An engine lets peers, other engines, read and write the memory that it
+ * registered, and does so with theirs. Bytes take the first of these paths that
+ * works; kv_engine_path() and one log line a peer say which, and why no better
+ * one:
+ *
+ *   shm	memory that the peer's engine allocated (kv_engine_alloc) is
+ *		mapped here: plain copies
+ *   attach	other memory of a process of the same host and user: copied by
+ *		the kernel (cross-memory attach, process_vm_writev(2))
+ *   tcp	anything else
+ *
+ * and "self", when peer and engine are one. The first two are done by threads
+ * of the calling process alone, the peer may be busy or stopped. A call that
+ * finds its peer restarted at the same address connects anew, once.
+ *
+ * Who can connect to the port can read and write what is registered: it is for
+ * networks that are trusted.
+ */
 struct kv_engine;
 
 struct kv_engine_opts {
 	size_t size;
-	const char *listen; /* "host:port"; port 0 chooses; NULL "0.0.0.0:0" */
-	const char *name;
+	const char *listen;  /* "host:port"; port 0 chooses; NULL "0.0.0.0:0" */
 	uint32_t timeout_ms; /* default of each call; 0: 30,000 ms */
 	int no_attach;       /* never use cross-memory attach */
-	int allow_ptracer;   /* PR_SET_PTRACER_ANY, where Yama asks for it */
+	int allow_ptracer;   /* PR_SET_PTRACER_ANY, where Yama asks for it: this
+			      * process-wide setting lets every process of the
+			      * same user reach its memory */
+	uint32_t copy_threads; /* that share one call's copies (shm, attach,
+				* self); 0: 1, at most 64 */
 };
 
+/* opts may be NULL. NULL on failure, with one line in err. */
 struct kv_engine *kv_engine_open(const struct kv_engine_opts *opts, char *err,
 				 size_t err_bytes);
+/*
+ * Ends it: calls of other threads in flight end with -KV_ECLOSED, memory of
+ * kv_engine_alloc() is gone. Peers that are moving bytes at the moment are
+ * waited for, but no longer than 2 s: a peer of this host that was stopped in
+ * the middle may write a last piece when it goes on. NULL is fine.
+ */
 void kv_engine_close(struct kv_engine *e);
 /* The port it listens on. */
 uint16_t kv_engine_port(const struct kv_engine *e);
 
-/* Lets peers read and write [data, data + len). -KV_EINVALID: null, empty,
- * overlapping. A repeat of the same range counts. */
+/* Lets peers read and write [data, data + len), which stays mapped until it is
+ * unregistered. -KV_EINVALID: null, empty, overlapping another one; a repeat of
+ * the very same range counts, it is unregistered as often. -KV_EBUSY: the same
+ * as a range whose unregistering did not end yet. -KV_ENOMEM: also for more
+ * than 16,384 regions. */
 int kv_engine_register(struct kv_engine *e, void *data, size_t len);
-/* Returns when no transfer of anybody can reach the range any more. */
+/*
+ * Returns 0 when no transfer of any peer can reach the range any more (or when
+ * it was registered several times and still is). -KV_EINVALID: no region
+ * begins there. Transfers that touch it are finished; over TCP they are cut
+ * after half a second. A peer of this host that was stopped in the middle of a
+ * copy cannot be cut: then -KV_ETIMEOUT after the engine's timeout. No new
+ * transfer finds the range then, but the last one may still touch it: keep the
+ * memory, and call again.
+ *
+ * Calls of this engine that use the range as their own buffer are not waited
+ * for.
+ */
 int kv_engine_unregister(struct kv_engine *e, void *data);
 
 /* Memory that peers of this host can map: transfers to it are plain copies.
- * Registered already. NULL: no memory. */
+ * Page aligned, zero, registered already. NULL: no memory (logged). */
 void *kv_engine_alloc(struct kv_engine *e, size_t len);
+/* Ends all its registrations as kv_engine_unregister() does, and frees it when
+ * that is 0. */
 int kv_engine_free(struct kv_engine *e, void *data);
 
 struct kv_xfer_item {
-	void *local;
+	void *local;     /* need not be registered */
 	uint64_t remote; /* address in the peer, within its registered memory;
 			  * may cross touching regions */
-	size_t len;
+	size_t len;      /* 0: passed over */
 };
 
 enum kv_engine_op {
@@ -362,11 +407,22 @@ enum kv_engine_op {
 /*
  * Moves n pieces to or from the process at peer ("host:port"). Returns 0 when
  * every byte is in place, else an error number: then any part of the pieces
- * may have been moved. n is not bounded. timeout_ms 0: the engine's.
+ * may have been moved, but nothing more will be. n is not bounded. timeout_ms
+ * 0: the engine's. Local pieces that overlap, and remote ones that do, end with
+ * the bytes of any of them.
+ *
+ * -KV_EINVALID: a piece is null, or not inside of the peer's regions (which
+ * are asked for again first; nothing was moved unless they changed during the
+ * call). -KV_ETRANSFER: registered, but not mapped, here or there.
+ * -KV_EUNREACHABLE, -KV_ECONNLOST, -KV_ETIMEOUT, -KV_EPROTO, -KV_EVERSION,
+ * -KV_EBUSY (1,024 peers are in use), -KV_ENOMEM.
  */
 int kv_engine_transfer(struct kv_engine *e, enum kv_engine_op op,
 		       const char *peer, const struct kv_xfer_item *items,
 		       size_t n, uint32_t timeout_ms);
+/* The same in the background; the time counts from now. `items` and what they
+ * name must stay until kv_op_wait() says it is over. NULL: out of memory, or
+ * 4,096 calls wait. */
 struct kv_op *kv_engine_submit(struct kv_engine *e, enum kv_engine_op op,
 			       const char *peer,
 			       const struct kv_xfer_item *items, size_t n,
@@ -377,16 +433,20 @@ struct kv_op *kv_engine_submit(struct kv_engine *e, enum kv_engine_op op,
 uint64_t kv_engine_first_region(struct kv_engine *e, const char *peer);
 /* 0 when the peer answers in time. */
 int kv_engine_probe(struct kv_engine *e, const char *peer);
-/* How bytes go to this peer now: "attach", "shm", "tcp", with the reason. */
+/* How bytes go to this peer now: "attach", "shm", "tcp", "self", then a colon
+ * and the reason. Connects if need be; 0 or why it cannot. */
 int kv_engine_path(struct kv_engine *e, const char *peer, char *buf,
 		   size_t buf_bytes);
 
-/* Messages to the peer's queue, after all transfers that returned before. */
+/* A message to the peer's queue, after all transfers that returned before. The
+ * name has at most 255 bytes (-KV_EINVALID), the text about a MiB
+ * (-KV_ETOOBIG). -KV_EBUSY: 4,096 messages or 64 MiB wait there. After
+ * -KV_ECONNLOST and -KV_ETIMEOUT it may have come or not. */
 int kv_engine_notify(struct kv_engine *e, const char *peer, const char *name,
 		     const void *text, size_t text_len);
 struct kv_note_in {
 	char name[256];
-	char *text; /* free() it */
+	char *text; /* free() it; a NUL follows */
 	size_t text_len;
 };
 /* Takes up to max of the messages that came; returns how many. */

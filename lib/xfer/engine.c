@@ -1,0 +1,664 @@
+#include <errno.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <time.h>
+
+#include "base/attr.h"
+#include "base/fault.h"
+#include "base/limits.h"
+#include "base/log.h"
+#include "base/rng.h"
+#include "base/status.h"
+#include "event/op.h"
+#include "event/worker.h"
+#include "kvpool.h"
+#include "mem/seg.h"
+#include "net/addr.h"
+#include "net/sock.h"
+#include "xfer/guest.h"
+#include "xfer/note.h"
+#include "xfer/region.h"
+#include "xfer/regtable.h"
+#include "xfer/remote.h"
+#include "xfer/serve.h"
+#include "xfer/transfer.h"
+
+#define TIMEOUT_MS_DEFAULT 30000u
+/* A connection that still moves bytes of a region that goes is cut then. */
+#define CUT_AFTER_NS (500 * KV_NS_PER_MS)
+/* How long the end of an engine waits for other processes. */
+#define CLOSE_WAIT_NS (2 * KV_NS_PER_S)
+
+enum {
+	OP_THREADS = 8, /* that run submitted calls */
+	COPY_QUEUE = 256,
+	COPY_THREADS_MAX = 64,
+	TEXT_BYTES_MAX = KV_TAIL_MAX - KV_NOTE_NAME_BYTES_MAX,
+};
+
+struct kv_engine {
+	struct kv_id boot;
+	struct kv_id token; /* read by peers, where it lies */
+	struct kv_engine_opts o;
+	unsigned forks;
+	atomic_bool closing;
+	atomic_uint calls; /* inside */
+	struct kv_region_set regions;
+	struct kv_guest_set guests;
+	struct kv_note_queue notes;
+	struct kv_remote_set remotes;
+	struct kv_op_crew *crew;    /* runs what is submitted */
+	struct kv_op_crew *helpers; /* copy along; NULL: none */
+	struct kv_worker *worker;
+	struct kv_serve *serve; /* the worker's */
+	struct kv_mail end;     /* to the worker: no more of it */
+	char bound[KV_NET_BOUND_BYTES];
+	uint16_t port;
+};
+
+static const struct kv_clock real_clock = { 0 };
+
+static int
+result(int rc)
+{
+	return rc ? -kv_status_from_errno(rc) : 0;
+}
+
+/* ---- forks: the child has neither our threads nor our connections ---- */
+
+static unsigned forks;
+
+static void
+on_fork(void)
+{
+	forks++;
+}
+
+static void
+watch_forks(void)
+{
+	pthread_atfork(NULL, NULL, on_fork);
+}
+
+/* ---- calls ---- */
+
+/* False: not here. Else leave() is to follow. Counted first: whoever closes
+ * sees the call, or the call sees that it is being closed. */
+static bool
+enter(struct kv_engine *e)
+{
+	if (e->forks != forks)
+		return false;
+	atomic_fetch_add(&e->calls, 1);
+	if (!atomic_load(&e->closing))
+		return true;
+	atomic_fetch_sub(&e->calls, 1);
+	return false;
+}
+
+static void
+leave(struct kv_engine *e)
+{
+	atomic_fetch_sub(&e->calls, 1);
+}
+
+static struct kv_wait
+wait_for(const struct kv_engine *e, uint32_t timeout_ms)
+{
+	uint64_t ms = timeout_ms ? timeout_ms : e->o.timeout_ms;
+
+	return (struct kv_wait){
+		.deadline_ns = kv_clock_now(&real_clock) + ms * KV_NS_PER_MS,
+		.closing = &e->closing,
+	};
+}
+
+/* ---- open ---- */
+
+static int
+on_start(struct kv_worker *w, void *arg)
+{
+	struct kv_engine *e = arg;
+	struct kv_serve_opts opts = {
+		.loop = kv_worker_loop(w),
+		.regions = &e->regions,
+		.guests = &e->guests,
+		.notes = &e->notes,
+		.boot = e->boot,
+		.token = &e->token,
+	};
+	int err;
+
+	e->serve = kv_serve_new(&opts);
+	if (!e->serve)
+		return -ENOMEM;
+	err = kv_serve_listen(e->serve, e->o.listen, e->bound);
+	if (err)
+		kv_serve_free(e->serve);
+	return err;
+}
+
+static void
+on_end(struct kv_mail *mail)
+{
+	kv_serve_free(KV_CONTAINER_OF(mail, struct kv_engine, end)->serve);
+}
+
+static int
+start_worker(struct kv_engine *e, char *err, size_t n)
+{
+	char why[KV_ADDR_ERROR_BYTES];
+	struct kv_addr addr;
+	int rc = kv_addr_parse(e->o.listen, 0, &addr, why, sizeof(why));
+
+	if (rc == 0 && addr.kind != KV_ADDR_TCP) {
+		rc = -EINVAL;
+		snprintf(why, sizeof(why), "'%.128s' is not HOST:PORT",
+			 e->o.listen);
+	}
+	if (rc) {
+		snprintf(err, n, "%s", why);
+		return rc;
+	}
+	e->worker = kv_worker_start("engine", KV_WORKER_NO_CPU, on_start, e);
+	if (!e->worker) {
+		rc = -errno;
+		snprintf(err, n, "cannot listen on %s: %s", e->o.listen,
+			 kv_sock_error_text(rc));
+		return rc;
+	}
+	rc = kv_addr_parse(e->bound, 0, &addr, why, sizeof(why));
+	assert(rc == 0);
+	e->port = addr.port;
+	return 0;
+}
+
+static int
+start_crews(struct kv_engine *e)
+{
+	unsigned helpers = e->o.copy_threads - 1;
+
+	e->crew = kv_op_crew_new("engine-op", OP_THREADS, KV_ENGINE_OPS_MAX);
+	if (!e->crew)
+		return -ENOMEM;
+	if (helpers == 0)
+		return 0;
+	e->helpers = kv_op_crew_new("engine-copy", helpers, COPY_QUEUE);
+	return e->helpers ? 0 : -ENOMEM;
+}
+
+static void
+set_options(struct kv_engine *e, const struct kv_engine_opts *opts)
+{
+	struct kv_engine_opts *o = &e->o;
+
+	if (opts)
+		memcpy(o, opts, kv_min_size(opts->size, sizeof(*o)));
+	if (!o->listen)
+		o->listen = "0.0.0.0:0";
+	if (!o->timeout_ms)
+		o->timeout_ms = TIMEOUT_MS_DEFAULT;
+	if (!o->copy_threads)
+		o->copy_threads = 1;
+	if (o->copy_threads > COPY_THREADS_MAX)
+		o->copy_threads = COPY_THREADS_MAX;
+	/* Without Yama there is nothing to allow. */
+	if (o->allow_ptracer)
+		(void)prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
+}
+
+static void
+free_parts(struct kv_engine *e)
+{
+	kv_op_crew_free(e->crew);
+	kv_op_crew_free(e->helpers);
+	kv_remote_fini(&e->remotes);
+	kv_guest_fini(&e->guests);
+	kv_region_fini(&e->regions);
+	kv_note_fini(&e->notes);
+	free(e);
+}
+
+static struct kv_engine *
+engine_new(const struct kv_engine_opts *opts)
+{
+	struct kv_engine *e = KV_FAULT_POINT() ? NULL : calloc(1, sizeof(*e));
+
+	if (!e)
+		return NULL;
+	if (kv_rng_os(&e->boot, sizeof(e->boot)) ||
+	    kv_rng_os(&e->token, sizeof(e->token))) {
+		free(e);
+		return NULL;
+	}
+	e->forks = forks;
+	e->end.fn = on_end;
+	set_options(e, opts);
+	kv_region_init(&e->regions);
+	kv_guest_init(&e->guests);
+	kv_note_init(&e->notes);
+	kv_remote_init(&e->remotes, &e->boot, e->o.no_attach);
+	return e;
+}
+
+struct kv_engine *
+kv_engine_open(const struct kv_engine_opts *opts, char *err, size_t err_bytes)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	struct kv_engine *e;
+
+	pthread_once(&once, watch_forks);
+	e = engine_new(opts);
+	if (!e) {
+		snprintf(err, err_bytes, "out of memory");
+		return NULL;
+	}
+	if (start_crews(e)) {
+		snprintf(err, err_bytes, "out of memory");
+		free_parts(e);
+		return NULL;
+	}
+	if (start_worker(e, err, err_bytes)) {
+		free_parts(e);
+		return NULL;
+	}
+	e->o.listen = NULL; /* the caller's */
+	return e;
+}
+
+/* Other processes may be at our memory; they are told to stop. */
+static void
+part_from_guests(struct kv_engine *e)
+{
+	uint64_t wait_ns =
+		kv_min_u64(CLOSE_WAIT_NS, e->o.timeout_ms * KV_NS_PER_MS);
+
+	if (kv_guest_flip(&e->guests, kv_clock_now(&real_clock) + wait_ns))
+		kv_warn("engine: closed while another process of this host "
+			"was still moving bytes");
+}
+
+void
+kv_engine_close(struct kv_engine *e)
+{
+	if (!e || e->forks != forks)
+		return;
+	atomic_store(&e->closing, true);
+	kv_op_crew_free(e->crew);
+	e->crew = NULL;
+	while (atomic_load(&e->calls) > 0)
+		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+	kv_mbox_post(kv_worker_mbox(e->worker), &e->end);
+	kv_worker_stop(e->worker);
+	kv_worker_join(e->worker);
+	part_from_guests(e);
+	free_parts(e);
+}
+
+uint16_t
+kv_engine_port(const struct kv_engine *e)
+{
+	return e->port;
+}
+
+/* ---- regions ---- */
+
+int
+kv_engine_register(struct kv_engine *e, void *data, size_t len)
+{
+	int rc;
+
+	if (!enter(e))
+		return -KV_ECLOSED;
+	rc = kv_region_add(&e->regions, data, len, NULL);
+	leave(e);
+	return result(rc);
+}
+
+struct cut {
+	struct kv_mail mail;
+	struct kv_engine *e;
+	const struct kv_region *region;
+	sem_t done;
+};
+
+static void
+on_cut(struct kv_mail *mail)
+{
+	struct cut *cut = KV_CONTAINER_OF(mail, struct cut, mail);
+
+	kv_serve_cut(cut->e->serve, cut->region);
+	sem_post(&cut->done);
+}
+
+static void
+cut_connections(struct kv_engine *e, const struct kv_region *r)
+{
+	struct cut cut = { .mail.fn = on_cut, .e = e, .region = r };
+
+	sem_init(&cut.done, 0, 0);
+	kv_mbox_post(kv_worker_mbox(e->worker), &cut.mail);
+	while (sem_wait(&cut.done))
+		assert(errno == EINTR);
+	sem_destroy(&cut.done);
+}
+
+/* Those that this process serves end, or are ended; then those of others. */
+static int
+drain(struct kv_engine *e, const struct kv_region *r)
+{
+	uint64_t now = kv_clock_now(&real_clock);
+	uint64_t deadline = now + e->o.timeout_ms * KV_NS_PER_MS;
+	int rc = kv_region_wait(&e->regions, r,
+				kv_min_u64(deadline, now + CUT_AFTER_NS));
+
+	if (rc == -ETIMEDOUT) {
+		cut_connections(e, r);
+		rc = kv_region_wait(&e->regions, r, deadline);
+	}
+	return rc ? rc : kv_guest_flip(&e->guests, deadline);
+}
+
+static int
+end_region(struct kv_engine *e, const void *data, enum kv_region_end how)
+{
+	struct kv_region *r;
+	int rc;
+
+	if (!enter(e))
+		return -KV_ECLOSED;
+	rc = kv_region_begin_end(&e->regions, data, how, &r);
+	if (rc == 0) {
+		rc = drain(e, r);
+		kv_region_end(&e->regions, r, rc == 0);
+	}
+	leave(e);
+	return rc < 0 ? result(rc) : 0;
+}
+
+int
+kv_engine_unregister(struct kv_engine *e, void *data)
+{
+	return end_region(e, data, KV_REGION_UNREGISTER);
+}
+
+static void *
+alloc_region(struct kv_engine *e, size_t len)
+{
+	struct kv_seg_opts opts = { .bytes = len };
+	struct kv_seg *seg;
+	char why[256];
+	int rc = kv_seg_open(&opts, &seg, why, sizeof(why));
+
+	if (rc) {
+		kv_warn("engine: no memory to share: %s", why);
+		return NULL;
+	}
+	rc = kv_seg_populate(seg, 0, seg->bytes);
+	if (rc)
+		kv_warn("engine: no memory to share: %s", strerrordesc_np(-rc));
+	else
+		rc = kv_region_add(&e->regions, seg->base, len, seg);
+	if (rc == 0)
+		return seg->base;
+	kv_seg_close(seg);
+	return NULL;
+}
+
+void *
+kv_engine_alloc(struct kv_engine *e, size_t len)
+{
+	void *data;
+
+	if (!enter(e))
+		return NULL;
+	data = alloc_region(e, len);
+	leave(e);
+	return data;
+}
+
+int
+kv_engine_free(struct kv_engine *e, void *data)
+{
+	return end_region(e, data, KV_REGION_FREE);
+}
+
+/* ---- transfers ---- */
+
+struct request {
+	enum kv_engine_op op;
+	const char *peer;
+	const struct kv_xfer_item *items;
+	size_t n;
+	struct kv_wait wait;
+};
+
+static int
+transfer(struct kv_engine *e, const struct request *req)
+{
+	struct kv_transfer t = {
+		.own = &e->regions,
+		.helpers = e->helpers,
+		.threads = e->o.copy_threads,
+		.op = req->op,
+		.items = req->items,
+		.n = req->n,
+		.wait = req->wait,
+	};
+	int rc;
+
+	if (req->op != KV_ENGINE_WRITE && req->op != KV_ENGINE_READ)
+		return -EINVAL;
+	t.remote = kv_remote_use(&e->remotes, req->peer);
+	if (!t.remote)
+		return -errno;
+	rc = kv_transfer_run(&t);
+	kv_remote_unuse(t.remote);
+	return rc;
+}
+
+int
+kv_engine_transfer(struct kv_engine *e, enum kv_engine_op op, const char *peer,
+		   const struct kv_xfer_item *items, size_t n,
+		   uint32_t timeout_ms)
+{
+	struct request req = {
+		.op = op,
+		.peer = peer,
+		.items = items,
+		.n = n,
+	};
+	int rc;
+
+	if (!enter(e))
+		return -KV_ECLOSED;
+	req.wait = wait_for(e, timeout_ms);
+	rc = transfer(e, &req);
+	leave(e);
+	return result(rc);
+}
+
+struct submitted {
+	struct kv_engine *e;
+	struct request req;
+	char peer[];
+};
+
+static long
+run_submitted(void *arg)
+{
+	struct submitted *s = arg;
+	int rc;
+
+	if (!enter(s->e))
+		return -KV_ECLOSED;
+	rc = transfer(s->e, &s->req);
+	leave(s->e);
+	return result(rc);
+}
+
+static struct kv_op *
+submit(struct kv_engine *e, const struct request *req)
+{
+	size_t len = strlen(req->peer) + 1;
+	struct submitted *s =
+		KV_FAULT_POINT() ? NULL : malloc(sizeof(*s) + len);
+
+	if (!s)
+		return NULL;
+	s->e = e;
+	s->req = *req;
+	memcpy(s->peer, req->peer, len);
+	s->req.peer = s->peer;
+	return kv_op_start(e->crew, run_submitted, free, s);
+}
+
+struct kv_op *
+kv_engine_submit(struct kv_engine *e, enum kv_engine_op op, const char *peer,
+		 const struct kv_xfer_item *items, size_t n,
+		 uint32_t timeout_ms)
+{
+	struct request req = {
+		.op = op,
+		.peer = peer,
+		.items = items,
+		.n = n,
+	};
+	struct kv_op *started;
+
+	if (!enter(e))
+		return NULL;
+	req.wait = wait_for(e, timeout_ms);
+	started = submit(e, &req);
+	leave(e);
+	return started;
+}
+
+/* ---- questions and messages ---- */
+
+/* What a call asks of a peer, and its parameters. */
+struct question {
+	struct kv_remote *remote;
+	struct kv_wait wait;
+	struct kv_remote_note note;
+	char *buf; /* out */
+	size_t n;
+	uint64_t addr; /* out */
+};
+
+static int
+ask(struct kv_engine *e, const char *peer, kv_transfer_fn *fn,
+    struct question *q)
+{
+	int rc;
+
+	if (!enter(e))
+		return -KV_ECLOSED;
+	q->wait = wait_for(e, 0);
+	q->remote = kv_remote_use(&e->remotes, peer);
+	rc = q->remote ? 0 : -errno;
+	if (rc == 0) {
+		rc = kv_transfer_with(q->remote, &q->wait, false, fn, q);
+		kv_remote_unuse(q->remote);
+	}
+	leave(e);
+	return result(rc);
+}
+
+static int
+ask_first(void *arg, struct kv_contact *c)
+{
+	struct question *q = arg;
+	struct kv_regtable *table = kv_remote_table(q->remote, c);
+	int rc = kv_remote_refresh(q->remote, c, table, &q->wait);
+
+	kv_regtable_unref(table);
+	if (rc)
+		return rc;
+	table = kv_remote_table(q->remote, c);
+	q->addr = table->first;
+	kv_regtable_unref(table);
+	return 0;
+}
+
+uint64_t
+kv_engine_first_region(struct kv_engine *e, const char *peer)
+{
+	struct question q = { 0 };
+
+	return ask(e, peer, ask_first, &q) ? 0 : q.addr;
+}
+
+static int
+ask_ping(void *arg, struct kv_contact *c)
+{
+	struct question *q = arg;
+
+	return kv_remote_ping(q->remote, c, &q->wait);
+}
+
+int
+kv_engine_probe(struct kv_engine *e, const char *peer)
+{
+	struct question q = { 0 };
+
+	return ask(e, peer, ask_ping, &q);
+}
+
+static int
+ask_path(void *arg, struct kv_contact *c)
+{
+	struct question *q = arg;
+
+	kv_remote_describe(q->remote, c, q->buf, q->n);
+	return 0;
+}
+
+int
+kv_engine_path(struct kv_engine *e, const char *peer, char *buf,
+	       size_t buf_bytes)
+{
+	struct question q = { .buf = buf, .n = buf_bytes };
+
+	return ask(e, peer, ask_path, &q);
+}
+
+static int
+ask_note(void *arg, struct kv_contact *c)
+{
+	struct question *q = arg;
+
+	return kv_remote_note(q->remote, c, &q->wait, &q->note);
+}
+
+int
+kv_engine_notify(struct kv_engine *e, const char *peer, const char *name,
+		 const void *text, size_t text_len)
+{
+	struct question q = {
+		.note = { .name = name, .text = text, .text_len = text_len },
+	};
+
+	if (!name || strlen(name) > KV_NOTE_NAME_BYTES_MAX ||
+	    (!text && text_len > 0))
+		return -KV_EINVALID;
+	if (text_len > TEXT_BYTES_MAX)
+		return -KV_ETOOBIG;
+	return ask(e, peer, ask_note, &q);
+}
+
+long
+kv_engine_notes(struct kv_engine *e, struct kv_note_in *notes, size_t max)
+{
+	long n;
+
+	if (!enter(e))
+		return -KV_ECLOSED;
+	n = (long)kv_note_pop(&e->notes, notes, max);
+	leave(e);
+	return n;
+}
