@@ -1,0 +1,70 @@
+#ifndef KV_SIM_CLUSTER_H
+#define KV_SIM_CLUSTER_H
+
+/*
+ * A cluster in one process on a virtual clock: the real cores of masters, nodes
+ * and clients over a simulated network, and a model of what a get may return.
+ * What the model forbids ends the program with the seed and the time.
+ *
+ * The model. Every attempt to put has a tag of its own, from which all bytes of
+ * its value follow. A get that hits must give the whole value of one attempt on
+ * that key that had begun by then and was not refused. Calls end by their
+ * deadline. While nothing was broken, removed or evicted, a put that returned 0
+ * is found by every get that begins later (cluster_settle() begins such a
+ * time).
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/rng.h"
+
+struct cluster;
+
+struct cluster_opts {
+	uint64_t seed;
+	unsigned masters;
+	unsigned nodes;
+	unsigned requesters; /* spread over the nodes' hosts, and one without */
+	unsigned keys;       /* names in use */
+	uint64_t pool_bytes; /* of each node */
+	uint64_t size_max;   /* of a value */
+	unsigned replicas_max;
+	bool chunked; /* see simnet.h */
+};
+
+struct cluster *cluster_new(const struct cluster_opts *o);
+/* Ends all processes in order; checks that nothing is left pinned, reserved or
+ * open. */
+void cluster_free(struct cluster *cl);
+
+/* Lets time pass. */
+void cluster_run(struct cluster *cl, uint64_t ns);
+
+/* Random work: starts a call of a random requester on random keys. */
+void cluster_work(struct cluster *cl);
+/* Waits until every call has ended (they do, by their deadlines). */
+void cluster_drain(struct cluster *cl);
+
+/* One random misfortune, or repair. */
+void cluster_fault(struct cluster *cl);
+/* Repairs everything, starts again what is dead, and waits until the pool is
+ * whole. */
+void cluster_settle(struct cluster *cl);
+/* Particular ones. */
+void cluster_master_kill(struct cluster *cl, unsigned i);
+void cluster_master_start(struct cluster *cl, unsigned i);
+void cluster_node_kill(struct cluster *cl, unsigned i);
+void cluster_node_start(struct cluster *cl, unsigned i);
+void cluster_requester_kill(struct cluster *cl, unsigned i);
+
+/* Every requester reads every key: all see the same, and existence says what
+ * get gives. Nothing may be broken. */
+void cluster_check_agreement(struct cluster *cl);
+
+struct kv_rng *cluster_rng(struct cluster *cl);
+uint64_t cluster_hits(const struct cluster *cl);
+uint64_t cluster_puts(const struct cluster *cl);
+
+#endif

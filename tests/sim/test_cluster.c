@@ -1,0 +1,115 @@
+/*
+ * Whole clusters on a virtual clock, from seeds. SIM_SEEDS=N says how many
+ * (200), SIM_FIRST=S where to begin (1).
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "cluster.h"
+#include "test.h"
+
+static unsigned long
+from_env(const char *name, unsigned long preset)
+{
+	const char *text = getenv(name);
+
+	return text ? strtoul(text, NULL, 10) : preset;
+}
+
+static struct cluster_opts
+random_opts(uint64_t seed)
+{
+	struct kv_rng r;
+
+	kv_rng_seed(&r, seed);
+	return (struct cluster_opts){
+		.seed = seed,
+		.masters = 1,
+		.nodes = 1 + (unsigned)kv_rng_below(&r, 4),
+		.requesters = 1 + (unsigned)kv_rng_below(&r, 6),
+		.keys = 4 + (unsigned)kv_rng_below(&r, 40),
+		.pool_bytes = 4 << 20,
+		.size_max = 100000 + kv_rng_below(&r, 200000),
+		.replicas_max = 1 + (unsigned)kv_rng_below(&r, 2),
+		.chunked = kv_rng_below(&r, 2),
+	};
+}
+
+static void
+work(struct cluster *cl, unsigned calls)
+{
+	struct kv_rng *r = cluster_rng(cl);
+
+	while (calls-- > 0) {
+		cluster_work(cl);
+		cluster_run(cl, kv_rng_below(r, 3 * KV_NS_PER_MS));
+	}
+}
+
+/* Nothing is broken and everything fits: what was put is found. */
+static void
+quiet_times(void **state)
+{
+	unsigned long n = from_env("SIM_SEEDS", 200), i;
+	unsigned long first = from_env("SIM_FIRST", 1);
+	uint64_t hits = 0, puts = 0;
+
+	(void)state;
+	for (i = first; i < first + n; i++) {
+		struct cluster_opts o = random_opts(i);
+		struct cluster *cl;
+
+		o.keys = 1 + o.keys % 8; /* they all fit into any one pool */
+		cl = cluster_new(&o);
+		cluster_settle(cl);
+		work(cl, 150);
+		cluster_drain(cl);
+		cluster_check_agreement(cl);
+		hits += cluster_hits(cl);
+		puts += cluster_puts(cl);
+		cluster_free(cl);
+	}
+	assert_true(hits > n * 10);
+	assert_true(puts > n);
+}
+
+/* Faults while calls are under way, then repair, then agreement. */
+static void
+hard_times(void **state)
+{
+	unsigned long n = from_env("SIM_SEEDS", 200), i, j;
+	unsigned long first = from_env("SIM_FIRST", 1);
+	uint64_t hits = 0;
+
+	(void)state;
+	for (i = first; i < first + n; i++) {
+		struct cluster_opts o = random_opts(i);
+		struct cluster *cl = cluster_new(&o);
+
+		cluster_settle(cl);
+		for (j = 0; j < 12; j++) {
+			work(cl, 25);
+			cluster_fault(cl);
+			cluster_run(cl, kv_rng_below(cluster_rng(cl),
+						     2 * KV_NS_PER_S));
+		}
+		cluster_drain(cl);
+		cluster_settle(cl);
+		cluster_check_agreement(cl);
+		hits += cluster_hits(cl);
+		cluster_free(cl);
+	}
+	assert_true(hits > n);
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(quiet_times),
+		cmocka_unit_test(hard_times),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
