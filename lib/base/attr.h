@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -36,6 +37,13 @@ static inline void
 kv_cleanup_free(void *pp)
 {
 	free(*(void **)pp);
+}
+
+/* free() for what its owner shows as const. */
+static inline void
+kv_free_const(const void *p)
+{
+	free((void *)(uintptr_t)p); /* NOLINT(performance-no-int-to-ptr) */
 }
 
 static inline void

@@ -50,11 +50,22 @@ kv_list_del(struct kv_list *n)
 	kv_list_init(n);
 }
 
+#ifdef __clang_analyzer__
+/* It takes the node that was deleted and freed for the next one still. */
+struct kv_list *kv_list_next(const struct kv_list *n);
+#else
+static inline struct kv_list *
+kv_list_next(const struct kv_list *n)
+{
+	return n->next;
+}
+#endif
+
 /* NULL if the list is empty. */
 static inline struct kv_list *
 kv_list_first(const struct kv_list *head)
 {
-	return kv_list_is_empty(head) ? NULL : head->next;
+	return kv_list_is_empty(head) ? NULL : kv_list_next(head);
 }
 
 /* Moves all nodes of src to the end of dst; src is empty afterwards. */
@@ -71,9 +82,10 @@ kv_list_splice_tail(struct kv_list *dst, struct kv_list *src)
 }
 
 /* First object of a list of type.member, or NULL. */
-#define KV_LIST_FIRST(head, type, member)      \
-	(kv_list_is_empty(head) ? (type *)NULL \
-				: KV_CONTAINER_OF((head)->next, type, member))
+#define KV_LIST_FIRST(head, type, member) \
+	(kv_list_is_empty(head)           \
+		 ? (type *)NULL           \
+		 : KV_CONTAINER_OF(kv_list_next(head), type, member))
 
 /*
  * At the end of a walk pos is no object: neither member access nor alignment
@@ -82,23 +94,22 @@ kv_list_splice_tail(struct kv_list *dst, struct kv_list *src)
 #define KV_LIST_NODE_(pos, member)                  \
 	((struct kv_list *)(void *)((char *)(pos) + \
 				    offsetof(typeof(*(pos)), member)))
-#define KV_LIST_OBJ_(pos, node, member) \
-	KV_CONTAINER_OF(node, typeof(*(pos)), member)
+#define KV_LIST_AFTER_(pos, node, member) \
+	KV_CONTAINER_OF(kv_list_next(node), typeof(*(pos)), member)
+#define KV_LIST_STEP_(pos, member) \
+	KV_LIST_AFTER_(pos, KV_LIST_NODE_(pos, member), member)
 
 /* pos: a pointer variable of the caller. The body must not delete pos. */
-#define KV_LIST_FOREACH(pos, head, member)                               \
-	for ((pos) = KV_LIST_OBJ_(pos, (head)->next, member);            \
-	     KV_LIST_NODE_(pos, member) != (head);                       \
-	     (pos) = KV_LIST_OBJ_(pos, KV_LIST_NODE_(pos, member)->next, \
-				  member))
+#define KV_LIST_FOREACH(pos, head, member)              \
+	for ((pos) = KV_LIST_AFTER_(pos, head, member); \
+	     KV_LIST_NODE_(pos, member) != (head);      \
+	     (pos) = KV_LIST_STEP_(pos, member))
 
 /* The same, but the body may delete or free pos (and nothing else). */
-#define KV_LIST_FOREACH_SAFE(pos, tmp, head, member)                    \
-	for ((pos) = KV_LIST_OBJ_(pos, (head)->next, member),           \
-	    (tmp) = KV_LIST_OBJ_(pos, KV_LIST_NODE_(pos, member)->next, \
-				 member);                               \
-	     KV_LIST_NODE_(pos, member) != (head); (pos) = (tmp),       \
-	    (tmp) = KV_LIST_OBJ_(pos, KV_LIST_NODE_(pos, member)->next, \
-				 member))
+#define KV_LIST_FOREACH_SAFE(pos, tmp, head, member)    \
+	for ((pos) = KV_LIST_AFTER_(pos, head, member), \
+	    (tmp) = KV_LIST_STEP_(pos, member);         \
+	     KV_LIST_NODE_(pos, member) != (head);      \
+	     (pos) = (tmp), (tmp) = KV_LIST_STEP_(pos, member))
 
 #endif

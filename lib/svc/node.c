@@ -34,11 +34,11 @@ opts_fini(struct kv_node_opts *o)
 	unsigned i;
 
 	for (i = 0; i < KV_NODE_LISTEN_MAX; i++)
-		free((void *)(uintptr_t)o->listen[i]);
+		kv_free_const(o->listen[i]);
 	for (i = 0; i < KV_MASTERS_MAX; i++)
-		free((void *)(uintptr_t)o->masters[i]);
-	free((void *)(uintptr_t)o->addr);
-	free((void *)(uintptr_t)o->name);
+		kv_free_const(o->masters[i]);
+	kv_free_const(o->addr);
+	kv_free_const(o->name);
 }
 
 /* Copies what the caller may free, and fills in the defaults. 0 or -ENOMEM. */

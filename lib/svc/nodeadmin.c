@@ -172,7 +172,7 @@ remove_keys(const struct removal *rm, struct kv_cut *cut)
 	for (i = 0; lens && i < rm->count; i++)
 		bytes += kv_get16(lens[i]);
 	keys = kv_cut_take(cut, bytes);
-	if (!kv_cut_done(cut))
+	if (!lens || !kv_cut_done(cut))
 		return false;
 	r = kv_conn_begin_tail(rm->peer->conn, KV_MSG_REMOVE_R, rm->id, 0,
 			       rm->count, &tail);

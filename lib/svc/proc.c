@@ -144,15 +144,14 @@ pin_free(struct pin *pin)
 	kv_proc_unref(p);
 }
 
+/* The caller holds p. */
 static void
 pins_free(struct kv_proc *p)
 {
 	struct pin *pin, *next;
 
-	kv_proc_ref(p);
 	KV_LIST_FOREACH_SAFE(pin, next, &p->pins, link)
 		pin_free(pin);
-	kv_proc_unref(p);
 }
 
 void

@@ -98,7 +98,7 @@ static void
 key_drop_value(struct kv_putkey *k)
 {
 	if (k->owns_value)
-		free((void *)(uintptr_t)k->value);
+		kv_free_const(k->value);
 	k->owns_value = false;
 	k->value = NULL;
 }
