@@ -175,6 +175,7 @@ kv_exchange_stream(struct kv_exchange *x, const char *content_type,
 		MHD_set_response_options(r, MHD_RF_HTTP_1_0_COMPATIBLE_STRICT,
 					 MHD_RO_END);
 	respond(x, MHD_HTTP_OK, content_type, r);
+	x->stream = x->response;
 }
 
 void
@@ -186,6 +187,14 @@ kv_exchange_write(struct kv_exchange *x, struct kv_bytes *chunk)
 	x->chunk_off = 0;
 	kv_bytes_init(chunk);
 	proceed(x);
+}
+
+void
+kv_exchange_trailer(struct kv_exchange *x, const char *name, const char *value)
+{
+	if (x->stream &&
+	    MHD_add_response_footer(x->stream, name, value) != MHD_YES)
+		kv_debug("no memory for a trailer");
 }
 
 void

@@ -71,6 +71,10 @@ void kv_exchange_stream(struct kv_exchange *x, const char *content_type,
 			const struct kv_exchange_source *source);
 /* In answer to `more`, once: takes what is in chunk, which is not empty. */
 void kv_exchange_write(struct kv_exchange *x, struct kv_bytes *chunk);
+/* A header that follows the body, before kv_exchange_end(). The client may not
+ * look at it, or be too old to get it. */
+void kv_exchange_trailer(struct kv_exchange *x, const char *name,
+			 const char *value);
 /* After what was written. Not is_whole: the client is to see that the end is
  * missing. */
 void kv_exchange_end(struct kv_exchange *x, bool is_whole);

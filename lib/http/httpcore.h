@@ -62,6 +62,7 @@ struct kv_exchange {
 	bool is_too_big;
 	struct MHD_Response *response;
 	unsigned http_status;
+	struct MHD_Response *stream; /* the same, while it is sent; not owned */
 	struct kv_exchange_source source; /* gone: while the handler has it */
 	struct kv_bytes chunk;
 	size_t chunk_off;

@@ -55,6 +55,7 @@ httpclient_close(struct httpclient *c)
 	kv_bytes_fini(&c->in);
 	kv_bytes_fini(&c->head);
 	kv_bytes_fini(&c->body);
+	kv_bytes_fini(&c->tail);
 }
 
 void
@@ -176,21 +177,35 @@ move(struct httpclient *c, struct kv_bytes *to, size_t n)
 }
 
 static bool
+take_tail(struct httpclient *c)
+{
+	size_t line;
+
+	do {
+		line = need_mark(c, "\r\n");
+		if (!move(c, &c->tail, line))
+			return false;
+	} while (line > 2);
+	return line == 2;
+}
+
+static bool
 take_chunks(struct httpclient *c)
 {
 	size_t line, n;
 
-	do {
+	for (;;) {
 		line = need_mark(c, "\r\n");
 		if (line == 0)
 			return false;
 		n = strtoul((char *)c->in.data, NULL, 16);
 		drop(c, line);
+		if (n == 0)
+			return take_tail(c);
 		if (!move(c, &c->body, n) || !need(c, 2))
 			return false;
 		drop(c, 2);
-	} while (n > 0);
-	return true;
+	}
 }
 
 static bool
@@ -226,6 +241,7 @@ httpclient_take(struct httpclient *c, bool has_body)
 	c->is_whole = false;
 	kv_bytes_reset(&c->head);
 	kv_bytes_reset(&c->body);
+	kv_bytes_reset(&c->tail);
 	n = need_mark(c, "\r\n\r\n");
 	if (n == 0)
 		return 0;
@@ -237,6 +253,7 @@ httpclient_take(struct httpclient *c, bool has_body)
 		return httpclient_take(c, has_body);
 	c->is_whole = !has_body || take_body(c);
 	terminate(&c->body);
+	terminate(&c->tail);
 	return c->status;
 }
 

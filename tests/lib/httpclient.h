@@ -19,6 +19,7 @@ struct httpclient {
 	int status;
 	struct kv_bytes head; /* lines that end in \r\n, and a NUL */
 	struct kv_bytes body; /* and a NUL that does not count */
+	struct kv_bytes tail; /* headers behind a body in chunks, and a NUL */
 	bool is_whole;        /* it ended as it should */
 };
 
