@@ -266,3 +266,27 @@ kv_master_records(struct kv_master *m, struct kv_bytes *out, unsigned *count)
 {
 	return kv_member_records(m, NULL, out, count);
 }
+
+bool
+kv_master_is_complete(struct kv_master *m)
+{
+	return !kv_member_is_incomplete(m);
+}
+
+bool
+kv_master_lists(const struct kv_master *m, struct kv_id node,
+		struct kv_hash key)
+{
+	struct kv_dir_view view;
+	struct kv_id boot;
+	unsigned i;
+
+	if (!kv_dir_find(m->dir, key, &view))
+		return true;
+	for (i = 0; i < view.n; i++) {
+		boot = m->members[view.slots[i]]->boot;
+		if (memcmp(boot.b, node.b, sizeof(node.b)) < 0)
+			return false;
+	}
+	return true;
+}

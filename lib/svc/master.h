@@ -23,6 +23,7 @@
 #include <stdint.h>
 
 #include "base/limits.h"
+#include "store/key.h"
 #include "wire/proto.h"
 
 struct kv_bytes;
@@ -68,6 +69,13 @@ const struct kv_id *kv_master_boot(const struct kv_master *m);
 const char *kv_master_bound(const struct kv_master *m, unsigned i);
 /* Nodes that are counted as living. */
 unsigned kv_master_nodes(const struct kv_master *m);
+
+/* False: a key that nobody is known to hold may be there all the same. */
+bool kv_master_is_complete(struct kv_master *m);
+/* Whether a list of all keys, made node by node, is to have the key from this
+ * node: of several owners one has it. */
+bool kv_master_lists(const struct kv_master *m, struct kv_id node,
+		     struct kv_hash key);
 
 /* Appends kv_node_rec records with their strings, as NODES_R carries them
  * (wire/map.h reads them); their number in *count. 0 or -ENOMEM. */

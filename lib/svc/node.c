@@ -370,6 +370,12 @@ kv_node_bound(const struct kv_node *node, unsigned i)
 }
 
 unsigned
+kv_node_masters(const struct kv_node *node)
+{
+	return node->n_sessions;
+}
+
+unsigned
 kv_node_sessions(const struct kv_node *node)
 {
 	unsigned i, n = 0;

@@ -102,7 +102,8 @@ const struct kv_id *kv_node_boot(const struct kv_node *node);
 const char *kv_node_addr(const struct kv_node *node);
 /* The address that listen[i] was bound to, port 0 resolved. */
 const char *kv_node_bound(const struct kv_node *node, unsigned i);
-/* How many masters it has a session with. */
+/* How many masters it was given, and with how many it has a session. */
+unsigned kv_node_masters(const struct kv_node *node);
 unsigned kv_node_sessions(const struct kv_node *node);
 
 /* What it has and how full it is, as heartbeats tell it. */
