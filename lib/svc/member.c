@@ -334,19 +334,21 @@ addr_choose(struct kv_member *mb, const char *told, size_t told_len,
 	char text[UINT8_MAX + 1], buf[KV_ADDR_TEXT_BYTES_MAX];
 	char err[KV_ADDR_ERROR_BYTES];
 	struct kv_addr a, from;
+	bool is_seen;
 
 	memcpy(text, told, told_len);
 	text[told_len] = '\0';
 	if (kv_addr_parse(text, 0, &a, err, sizeof(err)) < 0 ||
 	    a.kind != KV_ADDR_TCP || a.port == 0)
 		return -EINVAL;
-	if (kv_addr_is_unspecified(&a) || kv_addr_is_loopback(&a)) {
-		if (kv_addr_parse(seen, 0, &from, err, sizeof(err)) < 0 ||
-		    from.kind != KV_ADDR_TCP)
-			(void)kv_addr_parse("127.0.0.1", 1, &from, err,
-					    sizeof(err));
+	is_seen = kv_addr_parse(seen, 0, &from, err, sizeof(err)) == 0 &&
+		  from.kind == KV_ADDR_TCP;
+	if (kv_addr_is_unspecified(&a) && !is_seen)
+		(void)kv_addr_parse("127.0.0.1", a.port, &a, err, sizeof(err));
+	else if (kv_addr_is_unspecified(&a) ||
+		 (kv_addr_is_loopback(&a) && is_seen &&
+		  !kv_addr_is_loopback(&from)))
 		memcpy(a.name, from.name, sizeof(a.name));
-	}
 	kv_addr_format(&a, buf);
 	if (strlen(buf) > KV_MEMBER_ADDR_MAX)
 		return -EINVAL;
