@@ -224,7 +224,10 @@ addresses(void **state)
 	listen_at(n1, "tcp:n2:5", &g, -EADDRNOTAVAIL);
 	listen_at(n1, "tcp:n1", &g, -EINVAL);
 	listen_at(n1, "tcp:n1:66000", &g, -EINVAL);
-	listen_at(n1, "n1:5", &g, -EINVAL);
+	listen_at(n1, "n1", &g, -EINVAL);
+	b = listen_at(n1, "n1:5", &g, 0);
+	assert_string_equal(bound, "tcp:n1:5");
+	n1->unlisten(n1, b);
 	b = listen_at(n2, "tcp:[::]:20000", &g, 0);
 	n1->unlisten(n1, a);
 	n2->unlisten(n2, b);
