@@ -112,7 +112,8 @@ struct kv_client_opts {
  * Opens. NULL on failure, with one line in err (if err_bytes > 0) that says
  * what to do about it. With neither master nor local node: failure. A master
  * that does not answer in time is a failure unless there is a local node,
- * which serves its own keys meanwhile.
+ * which serves its own keys meanwhile. An embedded node has joined the pool
+ * when this returns, if a master answered in time.
  */
 struct kv_client *kv_client_open(const struct kv_client_opts *opts, char *err,
 				 size_t err_bytes);
@@ -314,7 +315,8 @@ long kv_client_list(struct kv_client *c, const char *pattern, kv_list_fn *fn,
 long kv_client_stats(struct kv_client *c, const char *whose, char *buf,
 		     size_t buf_bytes);
 
-/* "host:port" of the embedded node, "" without one. Valid until close. */
+/* "host:port" of the embedded node as the master knows it, "" without one.
+ * Valid until close. */
 const char *kv_client_node_addr(struct kv_client *c);
 
 /* ---- raw transfers between registered memories of two processes ---- */

@@ -313,7 +313,24 @@ pool_open(struct kv_client *c, const struct kv_client_opts *o, char *socket,
 	snprintf(socket, n, "@kvpool-%d-%016llx", (int)getpid(),
 		 (unsigned long long)random);
 	c->pool = kv_pool_start(&p, NULL, err, err_bytes);
-	return c->pool ? 0 : -1;
+	if (!c->pool)
+		return -1;
+	snprintf(c->node_addr, sizeof(c->node_addr), "%s",
+		 kv_pool_addr(c->pool));
+	return 0;
+}
+
+/* Whether others find the embedded node; then c->node_addr says where. */
+static bool
+pool_is_found(struct kv_client *c)
+{
+	struct kv_hub_node n;
+
+	if (!kv_hub_node(&c->hub, kv_pool_boot(c->pool), &n) ||
+	    n.state != KV_NODE_LIVE)
+		return false;
+	snprintf(c->node_addr, sizeof(c->node_addr), "%s", n.addr);
+	return true;
 }
 
 /* Looks for somebody who answers. */
@@ -327,6 +344,7 @@ first_contact(struct kv_client *c, const struct kv_client_opts *o,
 	uint64_t deadline, until;
 	int local = -KV_EUNREACHABLE, status;
 	long nodes = -1;
+	bool is_over;
 
 	cc = kv_client_enter(c, wait_ms, &deadline, &status);
 	if (!cc)
@@ -341,7 +359,9 @@ first_contact(struct kv_client *c, const struct kv_client_opts *o,
 			    kv_status_text(local));
 	while (c->hub.n_masters > 0) {
 		nodes = kv_client_nodes(c, NULL, 0);
-		if (nodes >= 0 || local == 0 ||
+		is_over = nodes >= 0 && c->pool ? pool_is_found(c)
+						: nodes >= 0 || local == 0;
+		if (is_over ||
 		    kv_clock_now(&(struct kv_clock){ 0 }) + RETRY_NS >= until)
 			break;
 		usleep((useconds_t)(RETRY_NS / KV_NS_PER_US));
@@ -478,7 +498,7 @@ kv_client_close(struct kv_client *c)
 const char *
 kv_client_node_addr(struct kv_client *c)
 {
-	return c->pool ? kv_pool_addr(c->pool) : "";
+	return c->node_addr;
 }
 
 /* ---- buffers ---- */

@@ -38,7 +38,8 @@ struct kv_client_chan {
 struct kv_client {
 	struct kv_hub hub;
 	struct kv_net *net;
-	struct kv_pool *pool; /* the embedded node, or NULL */
+	struct kv_pool *pool;              /* the embedded node, or NULL */
+	char node_addr[KV_HUB_ADDR_BYTES]; /* its, as others know it */
 	uint32_t timeout_ms;
 	unsigned forks; /* of this process, when it was opened */
 
