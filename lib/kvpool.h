@@ -16,6 +16,7 @@
  *  - No function changes signals, the locale or other process-wide settings,
  *    none ends the process. After fork() the child may only exec or _exit;
  *    calls of the child on objects of the parent fail with -KV_ECLOSED.
+ *  - Warnings and errors that no call could return go to stderr, a line each.
  *  - Every call ends: with its result, or with -KV_ETIMEOUT after the
  *    timeout (kv_client_opts.timeout_ms unless the call names its own). When
  *    a call has returned nothing reaches its buffers any more.

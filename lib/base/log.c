@@ -23,7 +23,7 @@ enum {
 
 static void write_stderr(void *arg, enum kv_log_level level, const char *msg);
 
-static atomic_int threshold = KV_LOG_INFO;
+static atomic_int threshold = KV_LOG_WARN; /* programs say otherwise */
 static char log_ident[IDENT_BYTES_MAX + 1];
 static kv_log_fn *sink = write_stderr;
 static void *sink_arg;

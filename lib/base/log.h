@@ -37,7 +37,8 @@ bool kv_log_is_on(enum kv_log_level level);
 #define kv_info(...)  KV_LOG_AT(KV_LOG_INFO, __VA_ARGS__)
 #define kv_debug(...) KV_LOG_AT(KV_LOG_DEBUG, __VA_ARGS__)
 
-/* What is more detailed than this is dropped; KV_LOG_INFO at first. */
+/* What is more detailed than this is dropped; KV_LOG_WARN at first,
+ * so that a library does not chat in the process of somebody else. */
 void kv_log_set_level(enum kv_log_level level);
 
 const char *kv_log_level_name(enum kv_log_level level); /* "warn" */

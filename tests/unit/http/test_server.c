@@ -232,6 +232,7 @@ start(struct kv_server_opts opts)
 		fail_msg("%s", err);
 	sc.port = kv_server_port(sc.s);
 	assert_true(sc.port > 0);
+	kv_log_set_level(KV_LOG_INFO);
 	kv_log_set_sink(on_log, NULL);
 }
 

@@ -679,6 +679,7 @@ without_descriptors_it_serves_whom_it_has_and_rests(void **state)
 		be_strangers(port_of(bound), go[0]);
 	getrlimit(RLIMIT_NOFILE, &limit);
 	low.rlim_max = limit.rlim_max;
+	kv_log_set_level(KV_LOG_INFO);
 	kv_log_set_sink(count_log, &logs);
 	setrlimit(RLIMIT_NOFILE, &low);
 	NETPAIR_WAIT(&p, logs.limits == 1);
