@@ -401,7 +401,7 @@ kv_node_room(const struct kv_node *node, struct kv_heartbeat *out)
 	out->pinned_bytes = kv_le64(st.pinned_bytes);
 	out->keys = kv_le64(st.keys);
 	out->victim_age_ms =
-		kv_le64(idle == UINT64_MAX ? UINT64_MAX : idle / KV_NS_PER_MS);
+		kv_le64(idle == UINT64_MAX ? 0 : idle / KV_NS_PER_MS);
 	out->evicted_keys = kv_le64(st.evicted_keys);
 	out->evicted_bytes = kv_le64(st.evicted_bytes);
 	out->put_fails = kv_le64(v[KV_STAT_PUTS_FAILED]);

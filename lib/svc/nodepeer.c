@@ -405,7 +405,7 @@ addr_init(struct kv_node *node, const char *bound)
 	else
 		kv_addr_format(&a, text);
 	if (strlen(text) < sizeof(node->addr))
-		strcpy(node->addr, text);
+		memcpy(node->addr, text, strlen(text) + 1);
 }
 
 int
