@@ -148,5 +148,6 @@ kv_admin_port(const struct kv_admin *a)
 void
 kv_admin_drain(struct kv_admin *a)
 {
-	a->is_draining = true;
+	if (a)
+		a->is_draining = true;
 }

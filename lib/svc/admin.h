@@ -33,7 +33,7 @@ void kv_admin_free(struct kv_admin *a);
 uint16_t kv_admin_port(const struct kv_admin *a);
 
 /* The daemon ends: from now on /health says so, and what the pool would have
- * to answer is refused. */
+ * to answer is refused. NULL is fine. */
 void kv_admin_drain(struct kv_admin *a);
 
 #endif

@@ -1,6 +1,7 @@
 /* Routes of a master: itself and its nodes. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/num.h"
@@ -172,40 +173,79 @@ summary(struct kv_exchange *x, void *admin)
 
 /* ---- nodes, which Mooncake calls segments ---- */
 
-/* Walks the records of the nodes. */
+/* By address; the one that was heard last comes first. */
+static int
+compare(const void *va, const void *vb)
+{
+	const struct kv_map_node *a = va, *b = vb;
+	size_t n = kv_min_size(a->rec->addr_len, b->rec->addr_len);
+	uint32_t ms_a = kv_get32(a->rec->heard_ms);
+	uint32_t ms_b = kv_get32(b->rec->heard_ms);
+	int c = memcmp(a->addr, b->addr, n);
+
+	if (c == 0)
+		c = a->rec->addr_len - b->rec->addr_len;
+	if (c == 0)
+		c = (ms_a > ms_b) - (ms_a < ms_b);
+	return c;
+}
+
+static bool
+is_at(const struct kv_map_node *node, const char *addr, size_t len)
+{
+	return node->rec->addr_len == len && memcmp(node->addr, addr, len) == 0;
+}
+
+/* In the order of their addresses, which are their names: each once. */
 struct nodes {
 	struct kv_bytes bytes;
-	struct kv_cut cut;
-	unsigned left;
+	struct kv_map_node *v;
+	unsigned n;
 };
 
-/* Answers on failure. */
 static bool
-nodes_open(struct nodes *n, struct kv_admin *a, struct kv_exchange *x)
+nodes_find(struct nodes *nodes, struct kv_admin *a)
 {
-	memset(n, 0, sizeof(*n));
-	if (kv_admin_is_over(a, x))
+	unsigned i, n = 0, count;
+	struct kv_cut cut;
+
+	if (kv_master_records(a->master, &nodes->bytes, &count) < 0)
 		return false;
-	if (kv_master_records(a->master, &n->bytes, &n->left) < 0) {
-		kv_bytes_fini(&n->bytes);
-		kv_exchange_fail(x);
+	nodes->v = calloc(count + 1, sizeof(*nodes->v));
+	if (!nodes->v)
 		return false;
-	}
-	n->cut.p = n->bytes.data;
-	n->cut.left = n->bytes.len;
+	cut = (struct kv_cut){ .p = nodes->bytes.data,
+			       .left = nodes->bytes.len };
+	while (nodes->n < count && kv_map_node_take(&cut, &nodes->v[nodes->n]))
+		nodes->n++;
+	qsort(nodes->v, nodes->n, sizeof(nodes->v[0]), compare);
+	for (i = 0; i < nodes->n; i++)
+		if (n == 0 || !is_at(&nodes->v[n - 1], nodes->v[i].addr,
+				     nodes->v[i].rec->addr_len))
+			nodes->v[n++] = nodes->v[i];
+	nodes->n = n;
 	return true;
 }
 
-static bool
-nodes_next(struct nodes *n, struct kv_map_node *out)
+static void
+nodes_close(struct nodes *nodes)
 {
-	return n->left-- > 0 && kv_map_node_take(&n->cut, out);
+	kv_bytes_fini(&nodes->bytes);
+	free(nodes->v);
 }
 
-static void
-nodes_close(struct nodes *n)
+/* False: it was answered. */
+static bool
+nodes_open(struct nodes *nodes, struct kv_admin *a, struct kv_exchange *x)
 {
-	kv_bytes_fini(&n->bytes);
+	*nodes = (struct nodes){ .n = 0 };
+	if (kv_admin_is_over(a, x))
+		return false;
+	if (nodes_find(nodes, a))
+		return true;
+	nodes_close(nodes);
+	kv_exchange_fail(x);
+	return false;
 }
 
 /* Whether it can be asked for something. */
@@ -239,17 +279,20 @@ static void
 segments(struct kv_exchange *x, void *admin)
 {
 	struct kv_bytes body = { 0 };
-	struct kv_map_node node;
-	struct nodes n;
+	const struct kv_map_node *v;
+	struct nodes nodes;
+	unsigned i;
 	int status = 0;
 
-	if (!nodes_open(&n, admin, x))
+	if (!nodes_open(&nodes, admin, x))
 		return;
-	while (status == 0 && nodes_next(&n, &node))
-		if (is_mounted(&node))
+	for (i = 0; i < nodes.n && status == 0; i++) {
+		v = &nodes.v[i];
+		if (is_mounted(v))
 			status = kv_bytes_printf(&body, "%.*s\n",
-						 node.rec->addr_len, node.addr);
-	nodes_close(&n);
+						 v->rec->addr_len, v->addr);
+	}
+	nodes_close(&nodes);
 	kv_admin_answer(x, KV_EXCHANGE_TEXT, status, &body);
 }
 
@@ -288,58 +331,58 @@ details(struct kv_exchange *x, void *admin)
 {
 	struct kv_bytes body = { 0 };
 	struct kv_json j = { .out = &body };
-	struct kv_map_node node;
-	struct nodes n;
+	struct nodes nodes;
+	unsigned i;
 
-	if (!nodes_open(&n, admin, x))
+	if (!nodes_open(&nodes, admin, x))
 		return;
 	kv_json_begin(&j, NULL, '{');
-	kv_json_u64(&j, "total_segments", n.left);
+	kv_json_u64(&j, "total_segments", nodes.n);
 	kv_json_begin(&j, "segments", '[');
-	while (nodes_next(&n, &node))
-		detail(&j, &node);
+	for (i = 0; i < nodes.n; i++)
+		detail(&j, &nodes.v[i]);
 	kv_json_end(&j, '[');
 	kv_json_end(&j, '{');
-	nodes_close(&n);
+	nodes_close(&nodes);
 	kv_admin_answer(x, KV_EXCHANGE_JSON, j.status, &body);
 }
 
-/* The node that ?segment= names, to be closed; or an answer that there is
- * none, and false. */
-static bool
-find_segment(struct kv_exchange *x, struct kv_admin *a, struct nodes *n,
-	     struct kv_map_node *node)
+/* The node that ?segment= names, in `nodes` that are to be closed; NULL: there
+ * is none, which was answered. */
+static const struct kv_map_node *
+find_segment(struct kv_exchange *x, struct kv_admin *a, struct nodes *nodes)
 {
 	const struct kv_urlquery_text *name;
+	unsigned i;
 
-	if (!kv_admin_argument(x, "segment", &name) || !nodes_open(n, a, x))
-		return false;
-	while (nodes_next(n, node))
-		if (node->rec->addr_len == name->len &&
-		    memcmp(node->addr, name->p, name->len) == 0)
-			return true;
-	nodes_close(n);
+	if (!kv_admin_argument(x, "segment", &name) || !nodes_open(nodes, a, x))
+		return NULL;
+	for (i = 0; i < nodes->n; i++)
+		if (is_at(&nodes->v[i], name->p, name->len))
+			return &nodes->v[i];
+	nodes_close(nodes);
 	kv_exchange_error(x, 404, CODE_NO_SEGMENT, "no such segment");
-	return false;
+	return NULL;
 }
 
 static void
 segment(struct kv_exchange *x, void *admin)
 {
 	struct kv_bytes body = { 0 };
-	struct kv_map_node node;
-	struct nodes n;
+	const struct kv_map_node *node;
+	struct nodes nodes;
 	int status;
 
-	if (!find_segment(x, admin, &n, &node))
+	node = find_segment(x, admin, &nodes);
+	if (!node)
 		return;
 	status = kv_bytes_printf(&body,
 				 "%.*s\nUsed(bytes): %" PRIu64
 				 "\nCapacity(bytes) : %" PRIu64 "\n",
-				 node.rec->addr_len, node.addr,
-				 used_bytes(&node),
-				 kv_get64(node.rec->pool_bytes));
-	nodes_close(&n);
+				 node->rec->addr_len, node->addr,
+				 used_bytes(node),
+				 kv_get64(node->rec->pool_bytes));
+	nodes_close(&nodes);
 	kv_admin_answer(x, KV_EXCHANGE_TEXT, status, &body);
 }
 
@@ -348,18 +391,19 @@ segment_status(struct kv_exchange *x, void *admin)
 {
 	struct kv_bytes body = { 0 };
 	struct kv_json j = { .out = &body };
-	struct kv_map_node node;
-	struct nodes n;
+	const struct kv_map_node *node;
+	struct nodes nodes;
 
-	if (!find_segment(x, admin, &n, &node))
+	node = find_segment(x, admin, &nodes);
+	if (!node)
 		return;
 	kv_json_begin(&j, NULL, '{');
 	kv_json_bool(&j, "success", true);
-	kv_json_text(&j, "segment", node.addr, node.rec->addr_len);
-	kv_json_u64(&j, "status", states[node.rec->state].number);
-	kv_json_string(&j, "status_name", states[node.rec->state].name);
+	kv_json_text(&j, "segment", node->addr, node->rec->addr_len);
+	kv_json_u64(&j, "status", states[node->rec->state].number);
+	kv_json_string(&j, "status_name", states[node->rec->state].name);
 	kv_json_end(&j, '{');
-	nodes_close(&n);
+	nodes_close(&nodes);
 	kv_admin_answer(x, KV_EXCHANGE_JSON, j.status, &body);
 }
 

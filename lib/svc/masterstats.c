@@ -1,6 +1,8 @@
 #include "svc/masterstats.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "base/bytes.h"
 #include "base/num.h"
@@ -110,21 +112,59 @@ static const struct gauge {
 	  soft_pinned },
 };
 
+/* By address; the one that was heard last comes first. */
+static int
+compare(const void *va, const void *vb)
+{
+	const struct kv_member *a = *(const struct kv_member *const *)va;
+	const struct kv_member *b = *(const struct kv_member *const *)vb;
+	int c = strcmp(a->addr, b->addr);
+
+	if (c == 0)
+		c = (a->heard < b->heard) - (a->heard > b->heard);
+	return c;
+}
+
+/*
+ * The nodes that are told of, in the order of their addresses, each address
+ * once: where a node was killed and started again the old one is still known
+ * for a time, and Prometheus takes no two values of one thing.
+ */
+struct nodes {
+	const struct kv_member *v[KV_NODES_MAX];
+	unsigned n;
+};
+
 static void
-gauge_each(const struct kv_master *m, const struct gauge *g,
+nodes_find(struct nodes *nodes, const struct kv_master *m)
+{
+	const struct kv_member *mb;
+	unsigned at, i, n = 0;
+
+	nodes->n = 0;
+	for (at = 0; (mb = kv_member_next(m, &at));)
+		if (!mb->heir)
+			nodes->v[nodes->n++] = mb;
+	qsort(nodes->v, nodes->n, sizeof(nodes->v[0]), compare);
+	for (i = 0; i < nodes->n; i++)
+		if (n == 0 ||
+		    strcmp(nodes->v[n - 1]->addr, nodes->v[i]->addr) != 0)
+			nodes->v[n++] = nodes->v[i];
+	nodes->n = n;
+}
+
+static void
+gauge_each(const struct nodes *nodes, const struct gauge *g,
 	   kv_masterstats_fn *fn, void *arg)
 {
 	struct kv_masterstats_line line = { .text = g->text };
-	const struct kv_member *mb;
 	uint64_t sum = 0;
-	unsigned at;
+	unsigned i;
 
 	line.name = g->each;
-	for (at = 0; (mb = kv_member_next(m, &at));) {
-		if (mb->heir)
-			continue;
-		line.segment = mb->addr;
-		line.value = g->value(mb);
+	for (i = 0; i < nodes->n; i++) {
+		line.segment = nodes->v[i]->addr;
+		line.value = g->value(nodes->v[i]);
 		sum += line.value;
 		if (line.name)
 			fn(arg, &line);
@@ -150,6 +190,7 @@ void
 kv_masterstats_each(const struct kv_master *m, kv_masterstats_fn *fn, void *arg)
 {
 	struct kv_masterstats_line line = { .is_counter = true };
+	struct nodes nodes;
 	size_t i;
 
 	gauge_one("master_key_count", "keys of the directory",
@@ -164,8 +205,9 @@ kv_masterstats_each(const struct kv_master *m, kv_masterstats_fn *fn, void *arg)
 		  arg);
 	gauge_one("kvpool_master_dir_bytes", "memory of the directory",
 		  kv_dir_bytes(m->dir), fn, arg);
+	nodes_find(&nodes, m);
 	for (i = 0; i < KV_ARRAY_LEN(gauges); i++)
-		gauge_each(m, &gauges[i], fn, arg);
+		gauge_each(&nodes, &gauges[i], fn, arg);
 	for (i = 0; i < KV_MASTERSTATS; i++) {
 		line.name = rows[i].name;
 		line.text = rows[i].text;

@@ -74,8 +74,10 @@ check_text(const char *want)
 static void
 check_has(const char *want)
 {
-	if (!strstr((char *)c.body.data, want))
-		fail_msg("no %s in %s", want, (char *)c.body.data);
+	if (!strstr((char *)c.body.data, want)) {
+		fprintf(stderr, "no %s in %s\n", want, (char *)c.body.data);
+		fail();
+	}
 }
 
 static void
@@ -345,6 +347,37 @@ segments_in_detail(void **state)
 		  "\"allocator_capacity_bytes\":4194304,"
 		  "\"allocator_usage_percent\":25.00,\"name\":\"na0\","
 		  "\"ready_bytes\":2097152,\"pinned_bytes\":0,\"keys\":7,");
+}
+
+/* Killed and started again at its address: the old one is known for a time. */
+static void
+a_segment_comes_again(void **state)
+{
+	static struct rignode again;
+	const char *first;
+
+	(void)state;
+	a.is_frozen = true;
+	a.beats = false;
+	rig_ms(1000);
+	rig_node(&again, "10.0.0.2", 50053, 0xa1);
+	assert_int_equal(rig_join(&again, "10.0.0.2:50052"), 0);
+	again.room.pool_bytes = kv_le64(2 << 20);
+	rig_beat(&again);
+	rig_ms(10);
+	assert_int_equal(httpclient_get(&c, "/metrics"), 200);
+	check_has("segment_total_capacity_bytes{segment=\"10.0.0.2:50052\"} "
+		  "2097152\n"
+		  "segment_total_capacity_bytes{segment=\"10.0.0.3:50052\"} "
+		  "0\n");
+	assert_int_equal(httpclient_get(&c, "/get_segments_detail"), 200);
+	check_has("\"total_segments\":2,");
+	check_has("\"segment_id\":\"a1000000-");
+	check_not("\"segment_id\":\"a0000000-");
+	assert_int_equal(httpclient_get(&c, "/get_all_segments"), 200);
+	first = strstr((char *)c.body.data, "10.0.0.2:50052");
+	assert_non_null(first);
+	assert_null(strstr(first + 1, "10.0.0.2:50052"));
 }
 
 static void
@@ -867,6 +900,7 @@ main(void)
 		in_scene(segments),
 		in_scene(no_segments),
 		in_scene(segments_in_detail),
+		in_scene(a_segment_comes_again),
 		in_scene(one_segment),
 		in_scene(a_key_and_its_copies),
 		in_scene(a_key_of_a_tenant),
