@@ -12,6 +12,7 @@
 #include "cli/opts.h"
 #include "event/loop.h"
 #include "event/sig.h"
+#include "svc/admin.h"
 #include "svc/node.h"
 #include "svc/pool.h"
 
@@ -70,6 +71,7 @@ struct daemon {
 	struct kv_loop *loop;
 	struct kv_sig sig;
 	struct kv_pool *pool;
+	struct kv_admin *admin; /* NULL: no HTTP */
 };
 
 static void
@@ -88,6 +90,7 @@ daemon_signal(struct kv_sig *sig, int signo)
 	if (signo != SIGTERM && signo != SIGINT)
 		return; /* SIGHUP, SIGPIPE */
 	kv_info("ending signal=%s", strsignal(signo));
+	kv_admin_drain(d->admin);
 	kv_pool_stop(d->pool, daemon_done, d);
 }
 
@@ -152,35 +155,31 @@ pool_start(const struct options *o, struct kv_loop *loop, const char *socket)
 	return p;
 }
 
-/* What kept the daemon from starting, as an exit code. */
+/* 0, also when none is wanted, or an exit code after one line. */
 static int
-exit_code(int err)
+http_start(struct daemon *d, uint16_t port)
 {
-	switch (err) {
-	case EINVAL:
-	case ERANGE:
-	case ENAMETOOLONG:
-	case ENOENT:
-		return EX_USAGE;
-	case ENOMEM:
-	case ENOSPC:
-	case EMFILE:
-	case ENFILE:
-	case EAGAIN:
-		return EX_OSERR;
-	case EACCES:
-	case EPERM:
-		return EX_NOPERM;
-	default:
-		return EX_UNAVAILABLE;
-	}
+	const struct kv_admin_opts ao = {
+		.loop = d->loop,
+		.port = port,
+		.node = kv_pool_node(d->pool),
+	};
+	char err[256];
+
+	if (port == 0)
+		return 0;
+	d->admin = kv_admin_new(&ao, err, sizeof(err));
+	if (d->admin)
+		return 0;
+	kv_err("--http-port: %s", err);
+	return kv_opts_exit_code(errno);
 }
 
 static int
 run(const struct options *o, const char *socket)
 {
 	struct daemon d = { .loop = kv_loop_new(NULL) };
-	int code = EX_OSERR, rc;
+	int code = EX_OSERR;
 
 	if (!d.loop || daemon_signals(&d) < 0) {
 		kv_err("cannot start: %m");
@@ -188,13 +187,15 @@ run(const struct options *o, const char *socket)
 		return code;
 	}
 	d.pool = pool_start(o, d.loop, socket);
-	if (d.pool) {
+	code = d.pool ? http_start(&d, o->common.conf.client_http_port)
+		      : kv_opts_exit_code(errno);
+	if (d.pool && code == 0)
 		say_ready(d.pool, &o->common.conf);
-		rc = kv_loop_run(d.loop);
-		code = rc < 0 ? EX_OSERR : EX_OK;
-	} else {
-		code = exit_code(errno);
-	}
+	else if (d.pool)
+		kv_pool_stop(d.pool, daemon_done, &d);
+	if (d.pool && kv_loop_run(d.loop) < 0)
+		code = EX_OSERR;
+	kv_admin_free(d.admin);
 	kv_pool_free(d.pool);
 	kv_sig_fini(&d.sig);
 	kv_loop_free(d.loop);

@@ -377,3 +377,26 @@ kv_opts_socket(const struct kv_opts *o, char *buf, size_t n)
 	memcpy(buf, o->conf.socket, len + 1);
 	return (int)len;
 }
+
+int
+kv_opts_exit_code(int err)
+{
+	switch (err) {
+	case EINVAL:
+	case ERANGE:
+	case ENAMETOOLONG:
+	case ENOENT:
+		return EX_USAGE;
+	case ENOMEM:
+	case ENOSPC:
+	case EMFILE:
+	case ENFILE:
+	case EAGAIN:
+		return EX_OSERR;
+	case EACCES:
+	case EPERM:
+		return EX_NOPERM;
+	default:
+		return EX_UNAVAILABLE;
+	}
+}

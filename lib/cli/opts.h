@@ -74,4 +74,7 @@ uint64_t kv_opts_time(const struct argp_state *state, const char *option,
  */
 int kv_opts_check_addrs(const char *list, char *err, size_t size);
 
+/* What kept a daemon from starting, an errno, as an exit code. */
+int kv_opts_exit_code(int err);
+
 #endif

@@ -6,7 +6,6 @@
 
 #include "store/key.h"
 #include "store/place.h"
-#include "svc/group.h"
 #include "svc/putop.h"
 
 #define KV_PUTOP_PICKS_MAX 12

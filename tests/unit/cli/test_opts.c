@@ -463,6 +463,17 @@ test_closed_descriptors_stay_unusable(void **state)
 	assert_int_equal(status, 0);
 }
 
+static void
+test_why_a_daemon_did_not_start(void **state)
+{
+	(void)state;
+	assert_int_equal(kv_opts_exit_code(EINVAL), 64);
+	assert_int_equal(kv_opts_exit_code(ENOMEM), 71);
+	assert_int_equal(kv_opts_exit_code(EMFILE), 71);
+	assert_int_equal(kv_opts_exit_code(EACCES), 77);
+	assert_int_equal(kv_opts_exit_code(EADDRINUSE), 69);
+}
+
 static int
 no_environment(void **state)
 {
@@ -486,6 +497,7 @@ main(void)
 		cmocka_unit_test(test_service_links_have_no_effect),
 		cmocka_unit_test(test_addresses),
 		cmocka_unit_test(test_closed_descriptors_stay_unusable),
+		cmocka_unit_test(test_why_a_daemon_did_not_start),
 	};
 
 	return cmocka_run_group_tests_name("cli/opts", tests, no_environment,
