@@ -1,0 +1,30 @@
+#!/bin/sh
+# bash completes what --help has.
+. "$(dirname "$0")/../lib/tap.sh"
+. "$(dirname "$0")/../lib/cluster.sh"
+
+require bash
+# words WORD...: what the last word may become.
+words()
+{
+	# shellcheck disable=SC2016 # for bash
+	bash -c '. "$TOP/scripts/completion.bash"
+		COMP_WORDS=("$@")
+		COMP_CWORD=$(($# - 1))
+		_kvpool "$1" "${!#}"
+		echo "${COMPREPLY[@]}"' - "$@"
+}
+
+for program in kvput kvget kvrm kvdiag; do
+	ok "$program --" words $program --
+	like "$(cat "$T/out")" '(^| )--master( |$)' 'common options'
+	$program --help | grep -oE '^ +(-., )?--[a-z-]+' |
+		sed 's/.*--/--/' | sort >"$T/help"
+	tr ' ' '\n' <"$T/out" | sort | cmp - "$T/help" >"$T/cmp" 2>&1
+	is "$(cat "$T/cmp")" '' 'all that --help has'
+done
+is "$(words kvput --so)" '--soft-pin --socket' 'those that begin so'
+is "$(words kvdiag p)" pools 'a subcommand'
+is "$(words kvdiag --json k)" 'keys key' 'behind an option'
+is "$(words kvdiag key k)" '' 'none behind a subcommand'
+done_testing
