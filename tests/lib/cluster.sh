@@ -4,8 +4,9 @@
 #	. "$(dirname "$0")/../lib/cluster.sh"
 #
 #	start_master NAME [OPTION...]	kvmaster on a free port
-#	start_client NAME [OPTION...]	kvclient in the pool of the masters, at
-#					an address (127.0.0.N) of its own
+#	start_client NAME [OPTION...]	kvclient in the pool of the masters; the
+#					first one's node is called 127.0.0.2,
+#					the next one's 127.0.0.3
 #	wait_nodes N			until N nodes are live
 #	end NAME [SIGNAL]		ends one (TERM), waits for it; its exit
 #					status is in end_status
@@ -39,6 +40,10 @@ socket()
 
 addr()
 {
+	# Which address it is is the master's choice; the port is known.
+	# shellcheck disable=SC2086 # M is several words
+	[ -s "$T/$1.addr" ] || kvdiag $M nodes |
+		grep -o " [^ ]*:$(cat "$T/$1.port") " | tr -d ' ' >"$T/$1.addr"
 	cat "$T/$1.addr"
 }
 
@@ -122,7 +127,7 @@ start_client()
 		--master="$MASTERS" --host=127.0.0.$cluster_hosts \
 		--socket="$T/$cluster_client.sock" \
 		--global-segment-size=256MB "$@"
-	echo "127.0.0.$cluster_hosts:$cluster_port" >"$T/$cluster_client.addr"
+	echo "$cluster_port" >"$T/$cluster_client.port"
 }
 
 has_nodes()

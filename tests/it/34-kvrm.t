@@ -1,0 +1,72 @@
+#!/bin/sh
+# kvrm: by key, by pattern, all; what is pinned, what is missing, who is away.
+# shellcheck disable=SC2086 # A, B and M are several words
+. "$(dirname "$0")/../lib/tap.sh"
+. "$(dirname "$0")/../lib/cluster.sh"
+
+start_master m
+start_client a
+start_client b
+wait_nodes 2
+A="--socket=$(socket a) --master=$MASTERS"
+B="--socket=$(socket b) --master=$MASTERS"
+cd "$T" || exit 70
+echo value >in
+
+for key in a1 a2 b1 b2 c1; do
+	kvput $A -r 2 $key in || fail "put $key"
+done
+kvput $A --hard-pin h1 in || fail 'put h1'
+kvput $B --hard-pin h2 in || fail 'put h2'
+kvput $A --tenant other a1 in || fail 'put of another tenant'
+
+ok 'one key' kvrm $A a1
+is "$(cat out)|$(cat err)" 'removed  1|' 'its two copies are one object'
+exits 1 'it is gone here' kvget $A --exist a1
+exits 1 'and there' kvget $B --exist a1
+ok 'that of another tenant is not' kvget $B --tenant other --exist a1
+exits 1 'again' kvrm $A a1
+is "$(cat out)|$(cat err)" 'removed  0|kvrm: a1: no such key' 'a line'
+ok 'again with --force' kvrm $A -f a1
+is "$(cat out)|$(cat err)" 'removed  0|' 'no line'
+exits 1 'one that is there, one that is not' kvrm $B --json a2 absent
+is "$(json out)" '{"removed":1,"missing":1,"failed":0,"nodes_away":0}' 'JSON'
+
+exits 75 'hard-pinned' kvrm $B h1
+is "$(cat err)" 'kvrm: h1: hard-pinned; --force removes it' 'a line'
+ok 'it stays' kvget $A --exist h1
+ok 'hard-pinned, with --force' kvrm $B --force h1
+exits 1 'it is gone' kvget $A --exist h1
+
+ok 'by pattern' kvrm $M --regex '^b[0-9]$'
+is "$(cat out)" 'removed  4' 'two copies of two'
+exits 1 'by a pattern that matches nothing' kvrm $M --regex '^b[0-9]$'
+is "$(cat out)|$(cat err)" 'removed  0|kvrm: no key matches' 'a line'
+ok 'with --force' kvrm $M --force --regex '^b[0-9]$'
+ok 'all' kvrm $A --all
+is "$(cat out)" 'removed  2' 'but those hard-pinned'
+is "$(kvdiag $M keys)" h2 'which stay'
+ok 'all by force' kvrm $A --all --force
+is "$(kvdiag $M keys)" '' 'nothing stays'
+ok 'all of nothing' kvrm $A --all
+is "$(kvdiag $M --tenant other keys)" a1 'but what is of another tenant'
+
+for args in '' '--all k' '--all --regex x' '--regex x k' '--bad' \
+	'--timeout=x k'; do
+	exits 64 "kvrm $args" kvrm $A $args
+	ok 'says why in a line' test "$(wc -l <err)" -le 2
+done
+
+# A node that does not answer. What it has may come back with it.
+kvput $A --prefer "$(addr a)" k1 in || fail 'put k1'
+kvput $B --prefer "$(addr b)" k3 in || fail 'put k3'
+kill -STOP "$(pid_of b)"
+exits 75 'a node is away' kvrm $A --all
+like "$(cat err)" '^kvrm: 1 nodes could not be told; run kvrm again' 'a line'
+kill -CONT "$(pid_of b)"
+wait_nodes 2
+kvrm $A --all >again 2>&1
+ok 'run again when it is back' test $? -eq 0
+is "$(kvdiag $M keys)" '' 'nothing is left'
+end_all
+done_testing
