@@ -14,6 +14,7 @@
 #include "event/sig.h"
 #include "net/addr.h"
 #include "net/sock.h"
+#include "svc/admin.h"
 #include "svc/master.h"
 
 enum {
@@ -52,6 +53,7 @@ parse(int key, char *arg, struct argp_state *state)
 
 /* The addresses of --listen, as the network takes them. */
 struct listen {
+	char host[KV_ADDR_NAME_BYTES_MAX + 1]; /* of the first; "": all */
 	char text[KV_MASTER_LISTEN_MAX][KV_ADDR_TEXT_BYTES_MAX + 4];
 	int n;
 };
@@ -78,6 +80,7 @@ listen_parse(struct listen *l, const struct kv_conf *c)
 		kv_err("--listen: %s", err);
 		return EX_USAGE;
 	}
+	snprintf(l->host, sizeof(l->host), "%s", addrs[0].name);
 	for (i = 0; i < l->n; i++) {
 		if (addrs[i].kind != KV_ADDR_TCP || addrs[i].port != 1) {
 			kv_err("--listen %s: an address or a name; the port "
@@ -97,6 +100,7 @@ struct daemon {
 	struct kv_net *net;
 	struct kv_sig sig;
 	struct kv_master *master;
+	struct kv_admin *admin; /* NULL: no HTTP */
 };
 
 static void
@@ -115,6 +119,8 @@ daemon_signal(struct kv_sig *sig, int signo)
 	if (signo != SIGTERM && signo != SIGINT)
 		return; /* SIGHUP, SIGPIPE */
 	kv_info("ending signal=%s", strsignal(signo));
+	if (d->admin)
+		kv_admin_drain(d->admin);
 	kv_master_stop(d->master, daemon_done, d);
 }
 
@@ -164,6 +170,29 @@ exit_code(int err)
 
 /* 0 or an exit code, after one line. */
 static int
+http_start(struct daemon *d, const struct kv_conf *c, const struct listen *l)
+{
+	const struct kv_admin_opts ao = {
+		.loop = d->loop,
+		.host = l->host[0] ? l->host : NULL,
+		.port = c->http_port,
+		.master = d->master,
+	};
+	char err[512];
+	int code;
+
+	if (c->http_port == 0)
+		return 0;
+	d->admin = kv_admin_new(&ao, err, sizeof(err));
+	if (d->admin)
+		return 0;
+	code = exit_code(errno);
+	kv_err("%s", err);
+	return code;
+}
+
+/* 0 or an exit code, after one line. */
+static int
 daemon_start(struct daemon *d, const struct options *o, const struct listen *l)
 {
 	const struct kv_conf *c = &o->common.conf;
@@ -186,10 +215,13 @@ daemon_start(struct daemon *d, const struct options *o, const struct listen *l)
 			kv_err("%s", err);
 		return code;
 	}
-	kv_info("ready addr=%s client_ttl=%llums",
-		kv_master_bound(d->master, 0),
-		(unsigned long long)(c->client_ttl_ns / KV_NS_PER_MS));
-	return 0;
+	code = http_start(d, c, l);
+	if (code == 0)
+		kv_info("ready addr=%s http=%u client_ttl=%llums",
+			kv_master_bound(d->master, 0),
+			d->admin ? kv_admin_port(d->admin) : 0,
+			(unsigned long long)(c->client_ttl_ns / KV_NS_PER_MS));
+	return code;
 }
 
 static int
@@ -208,6 +240,7 @@ run(const struct options *o, const struct listen *l)
 	code = daemon_start(&d, o, l);
 	if (code == 0 && kv_loop_run(d.loop) < 0)
 		code = EX_OSERR;
+	kv_admin_free(d.admin);
 	kv_master_free(d.master);
 	kv_sig_fini(&d.sig);
 	kv_sock_net_free(d.net);

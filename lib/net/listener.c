@@ -134,6 +134,15 @@ is_of_peer(int err)
 	}
 }
 
+/* A file's mode says who may connect; an abstract name has none, so it is for
+ * the own user, and root. */
+static bool
+is_welcome(const struct kv_listener *l, const struct kv_peer *peer)
+{
+	return !l->is_unix || l->file.path[0] != '@' || peer->uid == 0 ||
+	       peer->uid == geteuid();
+}
+
 /* One each turn: fn may end the listener. */
 static void
 on_ready(struct kv_io *io, uint32_t ready)
@@ -157,6 +166,10 @@ on_ready(struct kv_io *io, uint32_t ready)
 	if (err) {
 		s->ops->close(s);
 		stall(l, err);
+		return;
+	}
+	if (!is_welcome(l, &peer)) {
+		s->ops->close(s);
 		return;
 	}
 	if (l->is_stalled)

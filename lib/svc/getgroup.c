@@ -24,38 +24,30 @@
 
 /* Some keys asked of one owner, a frame at a time. */
 struct kv_getgroup {
-	struct kv_list link;
+	struct kv_group base; /* its timer: no progress, or a pause */
 	struct kv_getop *op;
-	struct kv_link *to;
 	struct kv_id boot;
-	struct kv_call call;
-	struct kv_link_wait wait;
 	struct kv_link_rx rx;
-	struct kv_timer timer; /* no progress; or the pause while busy */
-	bool is_pausing;
+	bool is_pausing; /* too much is pinned: asked again later */
 	bool answered;   /* GET_R of this frame is here */
 	uint32_t coming; /* keys whose bytes are still on their way */
-	size_t n;        /* items in idx */
-	size_t pos;      /* first of the frame under way */
-	size_t end;      /* behind its last */
-	size_t room;
-	uint32_t *idx; /* numbers of items */
 };
 
-static void group_next(struct kv_getgroup *g);
+static void group_next(struct kv_group *base);
+
+static struct kv_getgroup *
+group_of_base(struct kv_group *base)
+{
+	return KV_CONTAINER_OF(base, struct kv_getgroup, base);
+}
 
 /* ---- groups ---- */
 
 static void
 group_free(struct kv_getgroup *g)
 {
-	kv_rpc_cancel(&g->call);
-	kv_link_wait_cancel(&g->wait);
 	kv_link_rx_del(&g->rx);
-	kv_loop_timer_del(&g->timer);
-	kv_list_del(&g->link);
-	g->to->users--;
-	free(g->idx);
+	kv_group_fini(&g->base);
 	free(g);
 }
 
@@ -71,12 +63,12 @@ static void
 group_drop(struct kv_getgroup *g, int status)
 {
 	struct kv_getop *op = g->op;
-	struct kv_link *to = g->to;
+	struct kv_link *to = g->base.to;
 	size_t i;
 
-	for (i = g->pos; i < g->n; i++)
-		if (op->keys[g->idx[i]].state == KV_GETOP_ASKED)
-			op->keys[g->idx[i]].state = KV_GETOP_WAITS;
+	for (i = g->base.pos; i < g->base.n; i++)
+		if (op->keys[g->base.idx[i]].state == KV_GETOP_ASKED)
+			op->keys[g->base.idx[i]].state = KV_GETOP_WAITS;
 	if (is_moving(g)) {
 		kv_link_rx_del(&g->rx);
 		kv_link_drop_data(to, status);
@@ -89,7 +81,7 @@ group_fail(struct kv_getgroup *g, int status)
 {
 	struct kv_getop *op = g->op;
 
-	if (!g->to->is_local)
+	if (!g->base.to->is_local)
 		kv_chan_report(op->ch, &g->boot, status);
 	group_drop(g, status);
 	kv_getop_group_ended(op);
@@ -98,13 +90,14 @@ group_fail(struct kv_getgroup *g, int status)
 static void
 group_stalls(struct kv_timer *t)
 {
-	struct kv_getgroup *g = KV_CONTAINER_OF(t, struct kv_getgroup, timer);
-	struct kv_link *to = g->to;
+	struct kv_getgroup *g =
+		KV_CONTAINER_OF(t, struct kv_getgroup, base.timer);
+	struct kv_link *to = g->base.to;
 	struct kv_getop *op = g->op;
 
 	if (g->is_pausing) {
 		g->is_pausing = false;
-		group_next(g);
+		group_next(&g->base);
 		return;
 	}
 	if (!to->is_local)
@@ -120,8 +113,8 @@ group_watch(struct kv_getgroup *g, uint64_t ns)
 {
 	uint64_t now = kv_loop_now(g->op->ch->loop);
 
-	g->timer.fn = group_stalls;
-	kv_loop_timer_set(g->op->ch->loop, &g->timer, now + ns);
+	g->base.timer.fn = group_stalls;
+	kv_loop_timer_set(g->op->ch->loop, &g->base.timer, now + ns);
 }
 
 /* Keys that met KV_EBUSY are put at the front of what is left to ask. */
@@ -131,14 +124,14 @@ group_rewind(struct kv_getgroup *g)
 	struct kv_getop *op = g->op;
 	size_t i, n = 0;
 
-	for (i = 0; i < g->n; i++) {
-		if (!op->keys[g->idx[i]].is_busy)
+	for (i = 0; i < g->base.n; i++) {
+		if (!op->keys[g->base.idx[i]].is_busy)
 			continue;
-		op->keys[g->idx[i]].is_busy = false;
-		g->idx[n++] = g->idx[i];
+		op->keys[g->base.idx[i]].is_busy = false;
+		g->base.idx[n++] = g->base.idx[i];
 	}
-	g->n = n;
-	g->pos = g->end = 0;
+	g->base.n = n;
+	g->base.pos = g->base.end = 0;
 	return n > 0;
 }
 
@@ -146,16 +139,16 @@ static void
 frame_done(struct kv_getgroup *g)
 {
 	kv_link_rx_del(&g->rx);
-	kv_loop_timer_del(&g->timer);
-	if (!g->to->is_local)
+	kv_loop_timer_del(&g->base.timer);
+	if (!g->base.to->is_local)
 		kv_chan_report(g->op->ch, &g->boot, 0);
-	g->pos = g->end;
-	if (g->pos == g->n && group_rewind(g)) {
+	g->base.pos = g->base.end;
+	if (g->base.pos == g->base.n && group_rewind(g)) {
 		g->is_pausing = true;
 		group_watch(g, BUSY_NS);
 		return;
 	}
-	group_next(g);
+	group_next(&g->base);
 }
 
 /* ---- bytes by DATA ---- */
@@ -166,14 +159,14 @@ data_coming(struct kv_link_rx *rx, const struct kv_msg *msg, struct iovec *iov,
 {
 	struct kv_getgroup *g = KV_CONTAINER_OF(rx, struct kv_getgroup, rx);
 	const struct kv_data *d = msg->body;
-	size_t at = g->pos + kv_get32(d->index);
+	size_t at = g->base.pos + kv_get32(d->index);
 	const struct kv_get_item *it;
 	struct kv_getop_key *k;
 
-	if (at >= g->end || at < g->pos)
+	if (at >= g->base.end || at < g->base.pos)
 		return -EPROTO;
-	it = &g->op->items[g->idx[at]];
-	k = &g->op->keys[g->idx[at]];
+	it = &g->op->items[g->base.idx[at]];
+	k = &g->op->keys[g->base.idx[at]];
 	if (k->state != KV_GETOP_ASKED || kv_get64(d->off) != k->got ||
 	    msg->payload > k->room - k->got)
 		return -EPROTO;
@@ -184,14 +177,14 @@ data_coming(struct kv_link_rx *rx, const struct kv_msg *msg, struct iovec *iov,
 static void
 data_check(struct kv_getgroup *g, size_t at)
 {
-	struct kv_getop_key *k = &g->op->keys[g->idx[at]];
+	struct kv_getop_key *k = &g->op->keys[g->base.idx[at]];
 
 	if (!k->is_coming || k->got != k->want)
 		return;
 	k->is_coming = false;
 	g->coming--;
-	g->op->items[g->idx[at]].len = k->got;
-	kv_getop_result(g->op, g->idx[at], 0);
+	g->op->items[g->base.idx[at]].len = k->got;
+	kv_getop_result(g->op, g->base.idx[at], 0);
 }
 
 static void
@@ -199,11 +192,11 @@ data_came(struct kv_link_rx *rx, const struct kv_msg *msg)
 {
 	struct kv_getgroup *g = KV_CONTAINER_OF(rx, struct kv_getgroup, rx);
 	const struct kv_data *d = msg->body;
-	size_t at = g->pos + kv_get32(d->index);
+	size_t at = g->base.pos + kv_get32(d->index);
 
-	if (at >= g->end || at < g->pos)
+	if (at >= g->base.end || at < g->base.pos)
 		return;
-	g->op->keys[g->idx[at]].got += msg->payload;
+	g->op->keys[g->base.idx[at]].got += msg->payload;
 	data_check(g, at);
 	if (g->answered && g->coming == 0)
 		frame_done(g);
@@ -260,8 +253,8 @@ value_take(struct kv_getgroup *g, size_t at, const struct kv_get_ent_r *e,
 	   struct answer *a)
 {
 	struct kv_getop *op = g->op;
-	struct kv_get_item *it = &op->items[g->idx[at]];
-	struct kv_getop_key *k = &op->keys[g->idx[at]];
+	struct kv_get_item *it = &op->items[g->base.idx[at]];
+	struct kv_getop_key *k = &op->keys[g->base.idx[at]];
 	int64_t len;
 	int rc = 0;
 
@@ -297,7 +290,7 @@ value_take(struct kv_getgroup *g, size_t at, const struct kv_get_ent_r *e,
 	if (rc < 0)
 		return rc;
 	it->len = (uint64_t)len;
-	kv_getop_result(op, g->idx[at], 0);
+	kv_getop_result(op, g->base.idx[at], 0);
 	return 0;
 }
 
@@ -306,18 +299,18 @@ static void
 value_refused(struct kv_getgroup *g, size_t at, const struct kv_get_ent_r *e)
 {
 	struct kv_getop *op = g->op;
-	struct kv_getop_key *k = &op->keys[g->idx[at]];
+	struct kv_getop_key *k = &op->keys[g->base.idx[at]];
 
 	switch (e->status) {
 	case KV_EBUSY:
 		k->is_busy = true;
 		break;
 	case KV_ETOOBIG:
-		op->items[g->idx[at]].size_total = kv_get64(e->size);
-		kv_getop_result(op, g->idx[at], -KV_ETOOBIG);
+		op->items[g->base.idx[at]].size_total = kv_get64(e->size);
+		kv_getop_result(op, g->base.idx[at], -KV_ETOOBIG);
 		break;
 	case KV_EINVALID:
-		kv_getop_result(op, g->idx[at], -KV_EINVALID);
+		kv_getop_result(op, g->base.idx[at], -KV_EINVALID);
 		break;
 	default: /* a miss here, or trouble: another owner may do better */
 		k->state = KV_GETOP_WAITS;
@@ -331,7 +324,7 @@ answer_take(struct kv_getgroup *g, struct answer *a)
 	size_t at;
 	int rc = 0;
 
-	for (at = g->pos; at < g->end; at++, e++) {
+	for (at = g->base.pos; at < g->base.end; at++, e++) {
 		if (e->status != KV_OK)
 			value_refused(g, at, e);
 		else if (rc == 0)
@@ -355,15 +348,15 @@ frame_take(struct kv_getgroup *g, const struct kv_msg *msg)
 		return -KV_EPROTO;
 	if (r->status != KV_OK)
 		return -r->status;
-	if (kv_map_values_parse(msg, g->end - g->pos, &a.v) < 0)
+	if (kv_map_values_parse(msg, g->base.end - g->base.pos, &a.v) < 0)
 		return -KV_EPROTO;
-	a.pins = calloc(g->end - g->pos, sizeof(*a.pins));
+	a.pins = calloc(g->base.end - g->base.pos, sizeof(*a.pins));
 	if (!a.pins)
 		return -KV_ENOMEM;
-	if (g->to->is_local)
-		a.map = kv_hub_map_ref(g->op->ch->hub, &g->to->boot);
+	if (g->base.to->is_local)
+		a.map = kv_hub_map_ref(g->op->ch->hub, &g->base.to->boot);
 	rc = answer_take(g, &a);
-	kv_link_unpin(g->to, a.pins, a.n_pins);
+	kv_link_unpin(g->base.to, a.pins, a.n_pins);
 	if (a.map)
 		kv_hub_map_unref(g->op->ch->hub, a.map);
 	free(a.pins);
@@ -373,7 +366,8 @@ frame_take(struct kv_getgroup *g, const struct kv_msg *msg)
 static void
 frame_answered(struct kv_call *call, int status, const struct kv_msg *msg)
 {
-	struct kv_getgroup *g = KV_CONTAINER_OF(call, struct kv_getgroup, call);
+	struct kv_getgroup *g =
+		KV_CONTAINER_OF(call, struct kv_getgroup, base.call);
 
 	if (status < 0) {
 		group_fail(g, -kv_status_from_errno(status));
@@ -396,17 +390,18 @@ static size_t
 frame_end(const struct kv_getgroup *g)
 {
 	const struct kv_getop *op = g->op;
-	size_t max = g->to->is_local ? KV_BATCH_KEYS_MAX : REMOTE_KEYS;
+	size_t max = g->base.to->is_local ? KV_BATCH_KEYS_MAX : REMOTE_KEYS;
 	size_t tail = 0, i;
 	uint64_t room = 0;
 
-	for (i = g->pos; i < g->n && i - g->pos < max; i++) {
+	for (i = g->base.pos; i < g->base.n && i - g->base.pos < max; i++) {
 		tail += sizeof(struct kv_get_ent) +
-			op->items[g->idx[i]].key.len;
-		room += op->keys[g->idx[i]].room;
-		if (tail > KV_TAIL_MAX && i > g->pos)
+			op->items[g->base.idx[i]].key.len;
+		room += op->keys[g->base.idx[i]].room;
+		if (tail > KV_TAIL_MAX && i > g->base.pos)
 			break;
-		if (g->to->is_local && room > LOCAL_WINDOW && i > g->pos)
+		if (g->base.to->is_local && room > LOCAL_WINDOW &&
+		    i > g->base.pos)
 			break;
 	}
 	return i;
@@ -422,16 +417,16 @@ frame_fill(struct kv_getgroup *g, struct kv_conn *c)
 	size_t i, keys = 0;
 	char *p;
 
-	for (i = g->pos; i < g->end; i++)
-		keys += op->items[g->idx[i]].key.len;
-	p = kv_conn_tail(c, (g->end - g->pos) * sizeof(*e) + keys);
+	for (i = g->base.pos; i < g->base.end; i++)
+		keys += op->items[g->base.idx[i]].key.len;
+	p = kv_conn_tail(c, (g->base.end - g->base.pos) * sizeof(*e) + keys);
 	if (!p)
 		return -KV_ENOMEM;
 	e = (struct kv_get_ent *)(void *)p;
-	p += (g->end - g->pos) * sizeof(*e);
-	for (i = g->pos; i < g->end; i++, e++) {
-		it = &op->items[g->idx[i]];
-		k = &op->keys[g->idx[i]];
+	p += (g->base.end - g->base.pos) * sizeof(*e);
+	for (i = g->base.pos; i < g->base.end; i++, e++) {
+		it = &op->items[g->base.idx[i]];
+		k = &op->keys[g->base.idx[i]];
 		*e = (struct kv_get_ent){
 			.off = kv_le64(it->is_part ? it->off : 0),
 			.len = kv_le64(k->room),
@@ -458,36 +453,36 @@ budget_ms(const struct kv_getop *op)
 static void
 frame_send(struct kv_getgroup *g)
 {
-	struct kv_rpc *rpc = &g->to->ctl.rpc;
-	bool local = g->to->is_local;
+	struct kv_rpc *rpc = &g->base.to->ctl.rpc;
+	bool local = g->base.to->is_local;
 	struct kv_get *body;
 
 	g->answered = false;
 	g->coming = 0;
-	g->end = frame_end(g);
-	g->call.fn = frame_answered;
+	g->base.end = frame_end(g);
+	g->base.call.fn = frame_answered;
 	/* The op's own timer comes first and knows the reason. */
-	body = kv_rpc_begin(rpc, &g->call, KV_MSG_GET,
+	body = kv_rpc_begin(rpc, &g->base.call, KV_MSG_GET,
 			    g->op->deadline + KV_NS_PER_S);
 	if (!body) {
 		group_fail(g, -KV_ECONNLOST);
 		return;
 	}
-	body->count = kv_le32((uint32_t)(g->end - g->pos));
+	body->count = kv_le32((uint32_t)(g->base.end - g->base.pos));
 	body->budget_ms = kv_le32(budget_ms(g->op));
 	body->inline_max = kv_le32(local ? INLINE_LOCAL : INLINE_REMOTE);
 	body->mode = local ? KV_MODE_SHM : KV_MODE_DATA;
-	body->data_token = kv_le64(local ? 0 : g->to->data.token);
+	body->data_token = kv_le64(local ? 0 : g->base.to->data.token);
 	if (frame_fill(g, rpc->conn) < 0) {
 		group_fail(g, -KV_ENOMEM);
 		return;
 	}
 	if (!local) {
-		g->rx.ref = g->call.id;
+		g->rx.ref = g->base.call.id;
 		g->rx.payload = data_coming;
 		g->rx.got = data_came;
 		g->rx.lost = data_lost;
-		kv_link_rx_add(g->to, &g->rx);
+		kv_link_rx_add(g->base.to, &g->rx);
 	}
 	kv_rpc_end(rpc);
 	kv_conn_flush(rpc->conn);
@@ -497,7 +492,8 @@ frame_send(struct kv_getgroup *g)
 static void
 group_open(struct kv_link_wait *w, int status)
 {
-	struct kv_getgroup *g = KV_CONTAINER_OF(w, struct kv_getgroup, wait);
+	struct kv_getgroup *g =
+		KV_CONTAINER_OF(w, struct kv_getgroup, base.wait);
 
 	if (status < 0)
 		group_fail(g, status);
@@ -506,18 +502,19 @@ group_open(struct kv_link_wait *w, int status)
 }
 
 static void
-group_next(struct kv_getgroup *g)
+group_next(struct kv_group *base)
 {
+	struct kv_getgroup *g = group_of_base(base);
 	struct kv_getop *op = g->op;
 	int rc;
 
-	if (g->pos == g->n) {
+	if (base->pos == base->n) {
 		group_free(g);
 		kv_getop_group_ended(op);
 		return;
 	}
-	g->wait.fn = group_open;
-	rc = kv_link_open(g->to, &g->wait, !g->to->is_local, op->deadline);
+	base->wait.fn = group_open;
+	rc = kv_group_open(base, op->deadline);
 	if (rc > 0)
 		frame_send(g);
 	else if (rc < 0)
@@ -525,21 +522,20 @@ group_next(struct kv_getgroup *g)
 }
 
 static struct kv_getgroup *
-group_of(struct kv_getop *op, struct kv_link *to, const struct kv_id *boot)
+group_find(struct kv_getop *op, struct kv_link *to, const struct kv_id *boot)
 {
 	struct kv_getgroup *g;
+	struct kv_group *base;
 
-	KV_LIST_FOREACH(g, &op->groups, link)
-		if (g->to == to)
-			return g;
+	KV_LIST_FOREACH(base, &op->groups, link)
+		if (base->to == to)
+			return group_of_base(base);
 	g = calloc(1, sizeof(*g));
 	if (!g)
 		return NULL;
 	g->op = op;
-	g->to = to;
 	g->boot = *boot;
-	to->users++;
-	kv_list_add_tail(&op->groups, &g->link);
+	kv_group_init(&g->base, to, &op->groups);
 	return g;
 }
 
@@ -547,47 +543,22 @@ bool
 kv_getgroup_add(struct kv_getop *op, struct kv_link *to,
 		const struct kv_id *boot, uint32_t i)
 {
-	struct kv_getgroup *g = group_of(op, to, boot);
-	uint32_t *more;
+	struct kv_getgroup *g = group_find(op, to, boot);
 
-	if (!g)
-		return false;
-	if (g->n == g->room) {
-		more = realloc(g->idx, (2 * g->room + 16) * sizeof(*more));
-		if (!more)
-			return false;
-		g->idx = more;
-		g->room = 2 * g->room + 16;
-	}
-	g->idx[g->n++] = i;
-	return true;
+	return g && kv_group_add(&g->base, i);
 }
 
 void
 kv_getgroup_start_all(struct kv_getop *op)
 {
-	struct kv_getgroup *g;
-	struct kv_list fresh;
-	bool is_last;
-
-	/* The end of the last one may be the end of the op. */
-	kv_list_init(&fresh);
-	kv_list_splice_tail(&fresh, &op->groups);
-	do {
-		g = KV_LIST_FIRST(&fresh, struct kv_getgroup, link);
-		kv_list_del(&g->link);
-		is_last = kv_list_is_empty(&fresh);
-		kv_list_add_tail(&op->groups, &g->link);
-		op->starting = !is_last;
-		group_next(g);
-	} while (!is_last);
+	kv_group_start_all(&op->groups, &op->starting, group_next);
 }
 
 void
 kv_getgroup_drop_all(struct kv_getop *op, int status)
 {
-	struct kv_getgroup *g;
+	struct kv_group *base;
 
-	while ((g = KV_LIST_FIRST(&op->groups, struct kv_getgroup, link)))
-		group_drop(g, status);
+	while ((base = KV_LIST_FIRST(&op->groups, struct kv_group, link)))
+		group_drop(group_of_base(base), status);
 }

@@ -5,6 +5,7 @@
  * getop.c (who is asked for what) and getgroup.c (how it comes). */
 
 #include "svc/getop.h"
+#include "svc/group.h"
 
 enum kv_getop_state {
 	KV_GETOP_WAITS, /* for an owner to be asked */

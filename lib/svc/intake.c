@@ -16,9 +16,13 @@
 #include "base/status.h"
 #include "svc/mastercore.h"
 
-#define SMALL_ENTS 1024
+#define SMALL_ENTS 256
 #define SLICE_ENTS 4096
-#define AHEAD      16 /* entries whose memory is fetched before their turn */
+#define SLICE_NS                                                   \
+	(1 * KV_NS_PER_MS) /* while the directory grows, adds take \
+			    * a multiple of their usual time */
+#define STEP_ENTS 128      /* between two looks at the clock */
+#define AHEAD     16 /* entries whose memory is fetched before their turn */
 
 struct kv_intake {
 	struct kv_list link; /* master->jobs */
@@ -73,6 +77,22 @@ job_run(struct kv_intake *j, size_t end)
 		j->losers += verdict == KV_VERDICT_GOES;
 	}
 	return 0;
+}
+
+static int
+job_slice(struct kv_intake *j)
+{
+	struct kv_loop *loop = j->p->m->loop;
+	uint64_t start = kv_loop_refresh(loop);
+	size_t n = j->added + j->gone;
+	size_t end = kv_min_size(n, j->next + SLICE_ENTS);
+	int rc;
+
+	do {
+		rc = job_run(j, kv_min_size(end, j->next + STEP_ENTS));
+	} while (rc == 0 && j->next < end &&
+		 kv_loop_refresh(loop) - start < SLICE_NS);
+	return rc;
 }
 
 static void
@@ -134,7 +154,7 @@ kv_intake_work(struct kv_defer *d)
 	if (!j)
 		return;
 	n = j->added + j->gone;
-	rc = job_run(j, kv_min_size(n, j->next + SLICE_ENTS));
+	rc = job_slice(j);
 	kv_list_del(&j->link);
 	kv_list_add_tail(&m->jobs, &j->link);
 	if (rc < 0 || j->next == n) {
@@ -196,6 +216,7 @@ kv_intake_msg(struct kv_masterpeer *p, const struct kv_msg *msg)
 		job_end(&j, job_run(&j, j.added + j.gone));
 	else if (job_queue(&j) < 0)
 		job_answer(p, msg->id, KV_ENOMEM, NULL, 0);
+	kv_masterpeer_charge(p, j.added + j.gone);
 	return 0;
 }
 

@@ -33,25 +33,22 @@ struct sending {
 };
 
 struct kv_putgroup {
-	struct kv_list link;
+	struct kv_group base;
 	struct kv_putop *op;
-	struct kv_link *to;
 	struct kv_place_pick pick;
-	struct kv_call call;
-	struct kv_link_wait wait;
-	struct kv_timer timer;
 	struct kv_list sendings;
 	struct kv_le64 *filled; /* grants to tell, room for a frame's */
 	uint32_t n_filled;
 	uint64_t filled_bytes;
-	size_t n;   /* items in idx */
-	size_t pos; /* first of the frame under way */
-	size_t end; /* behind its last */
-	size_t room;
-	uint32_t *idx; /* numbers of items */
 };
 
-static void group_next(struct kv_putgroup *g);
+static void group_next(struct kv_group *base);
+
+static struct kv_putgroup *
+group_of_base(struct kv_group *base)
+{
+	return KV_CONTAINER_OF(base, struct kv_putgroup, base);
+}
 
 /* ---- the end of a group ---- */
 
@@ -60,29 +57,24 @@ group_free(struct kv_putgroup *g)
 {
 	struct sending *s;
 
-	kv_rpc_cancel(&g->call);
-	kv_link_wait_cancel(&g->wait);
-	kv_loop_timer_del(&g->timer);
 	while ((s = KV_LIST_FIRST(&g->sendings, struct sending, link))) {
 		kv_list_del(&s->link);
 		s->g = NULL;
 	}
-	kv_list_del(&g->link);
-	g->to->users--;
+	kv_group_fini(&g->base);
 	free(g->filled);
-	free(g->idx);
 	free(g);
 }
 
 static void
 group_drop(struct kv_putgroup *g, int status)
 {
-	struct kv_link *to = g->to;
+	struct kv_link *to = g->base.to;
 	bool is_sending = !kv_list_is_empty(&g->sendings);
 	size_t i;
 
-	for (i = g->pos; i < g->n; i++)
-		kv_putop_result(g->op, g->idx[i], g->pick.node, status);
+	for (i = g->base.pos; i < g->base.n; i++)
+		kv_putop_result(g->op, g->base.idx[i], g->pick.node, status);
 	group_free(g);
 	if (is_sending)
 		kv_link_drop_data(to, status);
@@ -93,7 +85,7 @@ group_fail(struct kv_putgroup *g, int status)
 {
 	struct kv_putop *op = g->op;
 
-	if (!g->to->is_local)
+	if (!g->base.to->is_local)
 		kv_chan_report(op->ch, &op->cands[g->pick.node].boot, status);
 	group_drop(g, status);
 	kv_putop_group_ended(op);
@@ -102,17 +94,18 @@ group_fail(struct kv_putgroup *g, int status)
 void
 kv_putgroup_drop_all(struct kv_putop *op, int status)
 {
-	struct kv_putgroup *g;
+	struct kv_group *base;
 
-	while ((g = KV_LIST_FIRST(&op->groups, struct kv_putgroup, link)))
-		group_drop(g, status);
+	while ((base = KV_LIST_FIRST(&op->groups, struct kv_group, link)))
+		group_drop(group_of_base(base), status);
 }
 
 static void
 group_stalls(struct kv_timer *t)
 {
-	struct kv_putgroup *g = KV_CONTAINER_OF(t, struct kv_putgroup, timer);
-	struct kv_link *to = g->to;
+	struct kv_putgroup *g =
+		KV_CONTAINER_OF(t, struct kv_putgroup, base.timer);
+	struct kv_link *to = g->base.to;
 
 	to->users++;
 	group_fail(g, -KV_ETIMEOUT);
@@ -125,10 +118,10 @@ group_watch(struct kv_putgroup *g)
 {
 	struct kv_loop *loop = g->op->ch->loop;
 
-	if (g->to->is_local)
+	if (g->base.to->is_local)
 		return;
-	g->timer.fn = group_stalls;
-	kv_loop_timer_set(loop, &g->timer, kv_loop_now(loop) + STALL_NS);
+	g->base.timer.fn = group_stalls;
+	kv_loop_timer_set(loop, &g->base.timer, kv_loop_now(loop) + STALL_NS);
 }
 
 /* ---- grants: the bytes ---- */
@@ -136,13 +129,13 @@ group_watch(struct kv_putgroup *g)
 static void
 filled_tell(struct kv_putgroup *g, uint8_t flags)
 {
-	struct kv_conn *c = g->to->ctl.conn;
+	struct kv_conn *c = g->base.to->ctl.conn;
 	struct kv_filled *f;
 	void *tail;
 
 	if (g->n_filled == 0)
 		return;
-	f = kv_conn_begin(c, KV_MSG_FILLED, g->call.id, 0);
+	f = kv_conn_begin(c, KV_MSG_FILLED, g->base.call.id, 0);
 	tail = NULL;
 	if (f) {
 		f->count = kv_le32(g->n_filled);
@@ -164,8 +157,8 @@ extents_fill(struct kv_putgroup *g, struct kv_hub_map *map, size_t at,
 	     const struct kv_extent_le *ext, unsigned n)
 {
 	struct kv_putop *op = g->op;
-	const struct kv_put_item *it = &op->items[g->idx[at]];
-	uint64_t left = op->keys[g->idx[at]].size;
+	const struct kv_put_item *it = &op->items[g->base.idx[at]];
+	uint64_t left = op->keys[g->base.idx[at]].size;
 	uint64_t done = 0, part;
 	unsigned i;
 	char *p;
@@ -198,9 +191,9 @@ data_sent(struct kv_conn_sent *sent, int status)
 static int
 data_send(struct kv_putgroup *g, size_t at, struct kv_le64 grant)
 {
-	struct kv_conn *c = g->to->data.conn;
-	const struct kv_put_item *it = &g->op->items[g->idx[at]];
-	uint64_t size = g->op->keys[g->idx[at]].size, off, part;
+	struct kv_conn *c = g->base.to->data.conn;
+	const struct kv_put_item *it = &g->op->items[g->base.idx[at]];
+	uint64_t size = g->op->keys[g->base.idx[at]].size, off, part;
 	struct iovec iov[KV_CONN_PIECES_MAX];
 	struct kv_data *d;
 	struct sending *s;
@@ -233,18 +226,19 @@ static int
 grant_take(struct kv_putgroup *g, struct kv_hub_map *map,
 	   const struct kv_grant_ent *e, const struct kv_extent_le *ext)
 {
-	size_t at = g->pos + kv_get32(e->index);
+	size_t at = g->base.pos + kv_get32(e->index);
 	int rc;
 
-	if (at >= g->end || at < g->pos || g->n_filled == g->end - g->pos)
+	if (at >= g->base.end || at < g->base.pos ||
+	    g->n_filled == g->base.end - g->base.pos)
 		return -KV_EPROTO;
-	if (!g->to->is_local)
+	if (!g->base.to->is_local)
 		return data_send(g, at, e->grant);
 	rc = extents_fill(g, map, at, ext, kv_get32(e->extents));
 	if (rc < 0)
 		return rc;
 	g->filled[g->n_filled++] = e->grant;
-	g->filled_bytes += g->op->keys[g->idx[at]].size;
+	g->filled_bytes += g->op->keys[g->base.idx[at]].size;
 	if (g->filled_bytes >= FILLED_BYTES)
 		filled_tell(g, 0);
 	return 0;
@@ -261,8 +255,8 @@ grants_take(struct kv_putgroup *g, const struct kv_msg *msg)
 
 	if (msg->type != KV_MSG_GRANT_R || kv_map_grants_parse(msg, &m) < 0)
 		return -KV_EPROTO;
-	if (g->to->is_local) {
-		map = kv_hub_map_ref(g->op->ch->hub, &g->to->boot);
+	if (g->base.to->is_local) {
+		map = kv_hub_map_ref(g->op->ch->hub, &g->base.to->boot);
 		if (!map)
 			return -KV_EGONE;
 	}
@@ -281,7 +275,7 @@ static int
 statuses_take(struct kv_putgroup *g, const struct kv_msg *msg)
 {
 	const struct kv_put_r *r = msg->body;
-	size_t i, count = g->end - g->pos;
+	size_t i, count = g->base.end - g->base.pos;
 	int st;
 
 	if (msg->type != KV_MSG_PUT_R)
@@ -292,7 +286,8 @@ statuses_take(struct kv_putgroup *g, const struct kv_msg *msg)
 		return -KV_EPROTO;
 	for (i = 0; i < count; i++) {
 		st = -msg->tail[i];
-		kv_putop_result(g->op, g->idx[g->pos + i], g->pick.node, st);
+		kv_putop_result(g->op, g->base.idx[g->base.pos + i],
+				g->pick.node, st);
 	}
 	return 0;
 }
@@ -300,7 +295,8 @@ statuses_take(struct kv_putgroup *g, const struct kv_msg *msg)
 static void
 frame_answered(struct kv_call *call, int status, const struct kv_msg *msg)
 {
-	struct kv_putgroup *g = KV_CONTAINER_OF(call, struct kv_putgroup, call);
+	struct kv_putgroup *g =
+		KV_CONTAINER_OF(call, struct kv_putgroup, base.call);
 
 	if (status < 0) {
 		group_fail(g, -kv_status_from_errno(status));
@@ -318,10 +314,10 @@ frame_answered(struct kv_call *call, int status, const struct kv_msg *msg)
 		group_fail(g, status);
 		return;
 	}
-	if (!g->to->is_local)
-		kv_chan_report(g->op->ch, &g->to->boot, 0);
-	g->pos = g->end;
-	group_next(g);
+	if (!g->base.to->is_local)
+		kv_chan_report(g->op->ch, &g->base.to->boot, 0);
+	g->base.pos = g->base.end;
+	group_next(&g->base);
 }
 
 /* ---- PUT ---- */
@@ -329,7 +325,7 @@ frame_answered(struct kv_call *call, int status, const struct kv_msg *msg)
 static bool
 is_inline(const struct kv_putgroup *g, uint64_t size)
 {
-	return size <= (g->to->is_local ? INLINE_LOCAL : INLINE_REMOTE);
+	return size <= (g->base.to->is_local ? INLINE_LOCAL : INLINE_REMOTE);
 }
 
 /* How many of the keys that are left fit into one PUT. */
@@ -340,15 +336,17 @@ frame_end(const struct kv_putgroup *g)
 	uint64_t bytes = 0, size;
 	size_t tail = 0, i;
 
-	for (i = g->pos; i < g->n && i - g->pos < KV_BATCH_KEYS_MAX; i++) {
-		size = op->keys[g->idx[i]].size;
+	for (i = g->base.pos;
+	     i < g->base.n && i - g->base.pos < KV_BATCH_KEYS_MAX; i++) {
+		size = op->keys[g->base.idx[i]].size;
 		tail += sizeof(struct kv_put_ent) +
-			op->items[g->idx[i]].key.len;
+			op->items[g->base.idx[i]].key.len;
 		if (is_inline(g, size))
 			tail += size;
 		else
 			bytes += size;
-		if (i > g->pos && (tail > KV_TAIL_MAX || bytes > FRAME_BYTES))
+		if (i > g->base.pos &&
+		    (tail > KV_TAIL_MAX || bytes > FRAME_BYTES))
 			break;
 	}
 	return i;
@@ -360,10 +358,11 @@ frame_tail_bytes(const struct kv_putgroup *g)
 	const struct kv_putop *op = g->op;
 	size_t sum = 0, i;
 
-	for (i = g->pos; i < g->end; i++) {
-		sum += sizeof(struct kv_put_ent) + op->items[g->idx[i]].key.len;
-		if (is_inline(g, op->keys[g->idx[i]].size))
-			sum += op->keys[g->idx[i]].size;
+	for (i = g->base.pos; i < g->base.end; i++) {
+		sum += sizeof(struct kv_put_ent) +
+		       op->items[g->base.idx[i]].key.len;
+		if (is_inline(g, op->keys[g->base.idx[i]].size))
+			sum += op->keys[g->base.idx[i]].size;
 	}
 	return sum;
 }
@@ -382,10 +381,10 @@ frame_fill(struct kv_putgroup *g, struct kv_conn *c)
 	if (!p)
 		return -KV_ENOMEM;
 	e = (struct kv_put_ent *)(void *)p;
-	p += (g->end - g->pos) * sizeof(*e);
-	for (i = g->pos; i < g->end; i++, e++) {
-		it = &op->items[g->idx[i]];
-		size = op->keys[g->idx[i]].size;
+	p += (g->base.end - g->base.pos) * sizeof(*e);
+	for (i = g->base.pos; i < g->base.end; i++, e++) {
+		it = &op->items[g->base.idx[i]];
+		size = op->keys[g->base.idx[i]].size;
 		*e = (struct kv_put_ent){
 			.size = kv_le64(size),
 			.key_len = kv_le16((uint16_t)it->key.len),
@@ -394,9 +393,9 @@ frame_fill(struct kv_putgroup *g, struct kv_conn *c)
 		memcpy(p, it->key.data, it->key.len);
 		p += it->key.len;
 	}
-	for (i = g->pos; i < g->end; i++) {
-		it = &op->items[g->idx[i]];
-		size = op->keys[g->idx[i]].size;
+	for (i = g->base.pos; i < g->base.end; i++) {
+		it = &op->items[g->base.idx[i]];
+		size = op->keys[g->base.idx[i]].size;
 		if (!is_inline(g, size))
 			continue;
 		kv_vec_gather(p, it->bufs, it->nbufs, 0, size);
@@ -408,23 +407,23 @@ frame_fill(struct kv_putgroup *g, struct kv_conn *c)
 static void
 frame_send(struct kv_putgroup *g)
 {
-	struct kv_rpc *rpc = &g->to->ctl.rpc;
+	struct kv_rpc *rpc = &g->base.to->ctl.rpc;
 	struct kv_putop *op = g->op;
-	bool local = g->to->is_local;
+	bool local = g->base.to->is_local;
 	struct kv_put *body;
 	uint64_t left;
 
-	g->end = frame_end(g);
+	g->base.end = frame_end(g);
 	g->n_filled = 0;
 	free(g->filled);
-	g->filled = calloc(g->end - g->pos, sizeof(*g->filled));
+	g->filled = calloc(g->base.end - g->base.pos, sizeof(*g->filled));
 	if (!g->filled) {
 		group_fail(g, -KV_ENOMEM);
 		return;
 	}
-	g->call.fn = frame_answered;
+	g->base.call.fn = frame_answered;
 	/* The op's own timer comes first and knows the reason. */
-	body = kv_rpc_begin(rpc, &g->call, KV_MSG_PUT,
+	body = kv_rpc_begin(rpc, &g->base.call, KV_MSG_PUT,
 			    op->deadline + KV_NS_PER_S);
 	if (!body) {
 		group_fail(g, -KV_ECONNLOST);
@@ -432,12 +431,12 @@ frame_send(struct kv_putgroup *g)
 	}
 	left = op->deadline - kv_loop_now(op->ch->loop);
 	body->put_id = op->put_id;
-	body->count = kv_le32((uint32_t)(g->end - g->pos));
+	body->count = kv_le32((uint32_t)(g->base.end - g->base.pos));
 	body->budget_ms = kv_le32(
 		(uint32_t)kv_min_u64(left / KV_NS_PER_MS + 1, UINT32_MAX));
 	body->mode = local ? KV_MODE_SHM : KV_MODE_DATA;
 	body->flags = op->flags | (g->pick.no_evict ? KV_PUT_NO_EVICT : 0);
-	body->data_token = kv_le64(local ? 0 : g->to->data.token);
+	body->data_token = kv_le64(local ? 0 : g->base.to->data.token);
 	if (frame_fill(g, rpc->conn) < 0) {
 		group_fail(g, -KV_ENOMEM);
 		return;
@@ -450,7 +449,8 @@ frame_send(struct kv_putgroup *g)
 static void
 group_open(struct kv_link_wait *w, int status)
 {
-	struct kv_putgroup *g = KV_CONTAINER_OF(w, struct kv_putgroup, wait);
+	struct kv_putgroup *g =
+		KV_CONTAINER_OF(w, struct kv_putgroup, base.wait);
 
 	if (status < 0)
 		group_fail(g, status);
@@ -459,18 +459,19 @@ group_open(struct kv_link_wait *w, int status)
 }
 
 static void
-group_next(struct kv_putgroup *g)
+group_next(struct kv_group *base)
 {
+	struct kv_putgroup *g = group_of_base(base);
 	struct kv_putop *op = g->op;
 	int rc;
 
-	if (g->pos == g->n) {
+	if (base->pos == base->n) {
 		group_free(g);
 		kv_putop_group_ended(op);
 		return;
 	}
-	g->wait.fn = group_open;
-	rc = kv_link_open(g->to, &g->wait, !g->to->is_local, op->deadline);
+	base->wait.fn = group_open;
+	rc = kv_group_open(base, op->deadline);
 	if (rc > 0)
 		frame_send(g);
 	else if (rc < 0)
@@ -480,22 +481,23 @@ group_next(struct kv_putgroup *g)
 /* ---- making groups ---- */
 
 static struct kv_putgroup *
-group_of(struct kv_putop *op, struct kv_link *to, struct kv_place_pick pick)
+group_find(struct kv_putop *op, struct kv_link *to, struct kv_place_pick pick)
 {
 	struct kv_putgroup *g;
+	struct kv_group *base;
 
-	KV_LIST_FOREACH(g, &op->groups, link)
-		if (g->to == to && g->pick.no_evict == pick.no_evict)
+	KV_LIST_FOREACH(base, &op->groups, link) {
+		g = group_of_base(base);
+		if (base->to == to && g->pick.no_evict == pick.no_evict)
 			return g;
+	}
 	g = calloc(1, sizeof(*g));
 	if (!g)
 		return NULL;
 	g->op = op;
-	g->to = to;
 	g->pick = pick;
-	to->users++;
 	kv_list_init(&g->sendings);
-	kv_list_add_tail(&op->groups, &g->link);
+	kv_group_init(&g->base, to, &op->groups);
 	return g;
 }
 
@@ -503,39 +505,13 @@ bool
 kv_putgroup_add(struct kv_putop *op, struct kv_link *to,
 		struct kv_place_pick pick, uint32_t i)
 {
-	struct kv_putgroup *g = group_of(op, to, pick);
-	uint32_t *more;
+	struct kv_putgroup *g = group_find(op, to, pick);
 
-	if (!g)
-		return false;
-	if (g->n == g->room) {
-		more = realloc(g->idx, (2 * g->room + 16) * sizeof(*more));
-		if (!more)
-			return false;
-		g->idx = more;
-		g->room = 2 * g->room + 16;
-	}
-	g->idx[g->n++] = i;
-	return true;
+	return g && kv_group_add(&g->base, i);
 }
 
 void
 kv_putgroup_start_all(struct kv_putop *op)
 {
-	struct kv_putgroup *g;
-	struct kv_list fresh;
-	bool is_last;
-
-	/* The end of the last one may be the end of the op. */
-	kv_list_init(&fresh);
-	kv_list_splice_tail(&fresh, &op->groups);
-	op->starting = true;
-	do {
-		g = KV_LIST_FIRST(&fresh, struct kv_putgroup, link);
-		kv_list_del(&g->link);
-		is_last = kv_list_is_empty(&fresh);
-		kv_list_add_tail(&op->groups, &g->link);
-		op->starting = !is_last;
-		group_next(g);
-	} while (!is_last);
+	kv_group_start_all(&op->groups, &op->starting, group_next);
 }

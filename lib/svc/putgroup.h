@@ -6,6 +6,7 @@
 
 #include "store/key.h"
 #include "store/place.h"
+#include "svc/group.h"
 #include "svc/putop.h"
 
 #define KV_PUTOP_PICKS_MAX 12

@@ -46,6 +46,17 @@ like "$(cat m1.log)" "ready addr=127.0.0.1:$cluster_port " 'with its address'
 refused 69 "127.0.0.1:$cluster_port.*in use" --listen 127.0.0.1 \
 	--rpc-port "$cluster_port" --http-port 0
 
+http=$(free_port)
+start_master m0 --http-port "$http"
+ok 'HTTP' python3 -c "import urllib.request as u
+print(u.urlopen('http://127.0.0.1:$http/health').status)"
+is "$(cat out)" 200 'is served'
+refused 69 "port $http is in use" --listen 127.0.0.1 --rpc-port 0 --http-port "$http"
+end m0
+end m1
+MASTERS=
+start_master m1
+
 # What a liveness probe of the port does.
 python3 - "$cluster_port" <<'PY'
 import socket, sys

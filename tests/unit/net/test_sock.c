@@ -18,10 +18,12 @@
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/attr.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "net/addr.h"
 #include "net/lookup.h"
@@ -269,6 +271,49 @@ an_abstract_name_leaves_no_file_and_is_taken_once(void **state)
 	netpair_close(&again);
 	netpair_close(&p);
 	netpair_open(&p, addr);
+	netpair_close(&p);
+}
+
+/* Connects as another user, in a child; its exit status: 1 turned away. */
+static pid_t
+strange_user(const char *name)
+{
+	struct sockaddr_un un = { .sun_family = AF_UNIX };
+	pid_t pid = fork();
+	int fd;
+	char c;
+
+	if (pid == 0) {
+		memcpy(un.sun_path + 1, name + 1, strlen(name) - 1);
+		fd = socket(AF_UNIX, SOCK_STREAM, 0);
+		if (setuid(65534) || connect(fd, (void *)&un, sizeof(un)))
+			_exit(2);
+		_exit(read(fd, &c, 1) == 0);
+	}
+	return pid;
+}
+
+static void
+an_abstract_name_is_not_for_other_users(void **state)
+{
+	char addr[64];
+	struct netpair p;
+	int status = -1;
+	pid_t pid;
+
+	(void)state;
+	if (geteuid() != 0) {
+		skip();
+		return;
+	}
+	snprintf(addr, sizeof(addr), "unix:@kvpool-user-%d", (int)getpid());
+	netpair_listen(&p, addr);
+	pid = strange_user(addr + strlen("unix:"));
+	while (waitpid(pid, &status, WNOHANG) == 0)
+		kv_loop_turn(p.loop,
+			     kv_loop_refresh(p.loop) + 10 * KV_NS_PER_MS);
+	assert_int_equal(status, W_EXITCODE(1, 0));
+	assert_int_equal(p.accepted, 0);
 	netpair_close(&p);
 }
 
@@ -698,6 +743,7 @@ main(void)
 		TIGHT(a_port_can_be_used_again_at_once),
 		cmocka_unit_test(
 			an_abstract_name_leaves_no_file_and_is_taken_once),
+		TIGHT(an_abstract_name_is_not_for_other_users),
 		TIGHT(nobody_there_is_told_at_once),
 		TIGHT(what_is_no_address_to_dial_is_refused),
 		TIGHT(a_black_hole_costs_the_deadline_and_no_more),
