@@ -224,6 +224,8 @@ kv_putop_result(struct kv_putop *op, size_t i, unsigned cand, int status)
 {
 	struct kv_putop_key *k = &op->keys[i];
 
+	if (k->is_final && status != 0)
+		return; /* "exists" at another owner says more */
 	switch (-status) {
 	case KV_OK:
 		k->done[k->n_done++] = (uint16_t)cand;
