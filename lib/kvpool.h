@@ -227,7 +227,8 @@ struct kv_view {
 };
 
 /* Pins and points: only what the local node holds; others -KV_EMISS with
- * size 0 (fetch those with kv_client_get). -KV_EBUSY: too much is pinned.
+ * size 0 (fetch those with kv_client_get), -KV_ENOTSUP where there is no
+ * local node. -KV_EBUSY: too much is pinned.
  * Returns the number of views with status 0. */
 long kv_client_view(struct kv_client *c, struct kv_view *views, size_t n,
 		    uint32_t timeout_ms);
