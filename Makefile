@@ -57,7 +57,7 @@ PROGS := $(patsubst cmd/%.c,$O/%,$(filter-out $(wildcard cmd/*_*.c),$(CMD)))
 UNIT := $(patsubst %.c,$O/%,$(wildcard tests/unit/*/test_*.c))
 SIM := $(patsubst %.c,$O/%,$(wildcard tests/sim/test_*.c))
 FUZZ := $(patsubst %.c,$O/%,$(wildcard tests/fuzz/fuzz_*.c))
-IT := $(patsubst %.c,$O/%,$(wildcard tests/it/*.c))
+IT := $(patsubst %.c,$O/%,$(wildcard tests/it/*.c tests/promise/*.c))
 BENCH := $(patsubst %.c,$O/%,$(wildcard tests/bench/bench_*.c))
 
 .PHONY: all check check-unit check-asan check-tsan check-valgrind tests demo \

@@ -10,6 +10,7 @@
 #	wait_nodes N			until N nodes are live
 #	end NAME [SIGNAL]		ends one (TERM), waits for it; its exit
 #					status is in end_status
+#	again NAME			starts one that has ended, as before
 #	end_all				a test: all of them end well
 #	pid_of NAME
 #	socket NAME, addr NAME		of a client
@@ -76,6 +77,9 @@ launch()
 {
 	cluster_name=$1
 	shift
+	for cluster_word; do
+		printf "'%s' " "$cluster_word"
+	done >"$T/$cluster_name.cmd"
 	: >"$T/$cluster_name.log"
 	"$@" >"$T/$cluster_name.log" 2>&1 &
 	echo $! >"$T/$cluster_name.pid"
@@ -105,6 +109,15 @@ start()
 		grep -qi 'in use' "$T/$cluster_start.log" || break
 	done
 	diag "$cluster_start does not start: $(tail "$T/$cluster_start.log")"
+	exit 70
+}
+
+# What its log said before goes to $T/NAME.old.
+again()
+{
+	cat "$T/$1.log" >>"$T/$1.old"
+	eval "launch $1 $(cat "$T/$1.cmd")" && return
+	diag "$1 does not start again: $(tail "$T/$1.log")"
 	exit 70
 }
 
