@@ -79,7 +79,7 @@ driven()
 	promise_drivers=$(printf '%s' "$promise_drivers" |
 		sed "s/ $1\\>//")
 	is $promise_rc 0 "$2"
-	if [ $promise_rc -ne 0 ]; then
+	if [ $promise_rc -ne 0 ] || [ "${KV_VERBOSE:-}" ]; then
 		diag "$(tail -n 15 "$T/$1.err")"
 		diag "$(cat "$T/$1.json")"
 	fi
