@@ -44,6 +44,9 @@
 /* A node. */
 #define KV_NODE_CONNS_MAX    4096 /* connections */
 #define KV_PEER_REQUESTS_MAX 256  /* puts and gets under way on one of them */
+#define KV_NODE_PUTS_MAX     (1u << 20) /* keys being put, of everybody */
+#define KV_NODE_KEPT_BYTES_MAX \
+	(256u << 20) /* small values that wait, of everybody */
 
 /* An engine: raw transfers. */
 #define KV_ENGINE_REGIONS_MAX     16384 /* registered at once */

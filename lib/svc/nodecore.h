@@ -56,6 +56,7 @@ struct kv_node {
 	struct kv_list peers;
 	unsigned n_conns; /* peers and data connections */
 	struct kv_log_limit full_log;
+	struct kv_log_limit bad_log;
 
 	/* proc.c */
 	struct kv_list procs;
@@ -66,6 +67,8 @@ struct kv_node {
 
 	/* nodeput.c */
 	struct kv_list puts;    /* not over */
+	uint64_t put_keys;      /* of all of them */
+	uint64_t kept_bytes;    /* of small values that wait */
 	struct kv_htab writing; /* the one put of a key that may go on */
 	struct kv_htab grants;  /* keys being filled, by grant */
 	struct kv_list pages;   /* keys that wait for pages */

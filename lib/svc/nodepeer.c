@@ -177,8 +177,9 @@ peer_refuse(struct kv_nodepeer *peer, uint64_t id, int status, const char *text)
 	struct kv_node *node = peer->node;
 
 	kv_stats_add(&node->stats, KV_STAT_CONNS_REFUSED, 1);
-	kv_info("refused a connection from=%s reason=\"%s\"", peer->who.addr,
-		text);
+	kv_log_limited(&node->bad_log, kv_loop_now(node->loop), KV_LOG_INFO,
+		       "refused a connection from=%s reason=\"%s\"",
+		       peer->who.addr, text);
 	kv_hello_answer(peer->conn, id, status, text, &node->boot, 0);
 	peer->from = KV_FROM_LEAVING;
 	kv_loop_timer_set(node->loop, &peer->timer,
@@ -309,8 +310,11 @@ peer_on_msg(struct kv_conn *c, const struct kv_msg *msg)
 		break;
 	}
 	if (!kv_nodepeer_dispatch(peer, msg)) {
-		kv_warn("closed a connection: bad message from=%s type=%s",
-			peer->who.addr, kv_msg_name(msg->type));
+		kv_log_limited(&peer->node->bad_log,
+			       kv_loop_now(peer->node->loop), KV_LOG_WARN,
+			       "closed a connection: bad message from=%s "
+			       "type=%s",
+			       peer->who.addr, kv_msg_name(msg->type));
 		kv_nodepeer_free(peer);
 		return;
 	}
@@ -325,8 +329,10 @@ peer_on_close(struct kv_conn *c, int status)
 
 	if (status != -ECONNRESET) {
 		kv_stats_add(&peer->node->stats, KV_STAT_REQUESTS_BAD, 1);
-		kv_info("lost a connection from=%s reason=\"%s\"",
-			peer->who.addr, strerror(-status));
+		kv_log_limited(&peer->node->bad_log,
+			       kv_loop_now(peer->node->loop), KV_LOG_INFO,
+			       "lost a connection from=%s reason=\"%s\"",
+			       peer->who.addr, strerror(-status));
 	}
 	kv_nodepeer_free(peer);
 }

@@ -24,6 +24,7 @@ kv_nodeput_drop(struct kv_nodeput *put)
 		return;
 	kv_list_del(&put->all);
 	kv_list_del(&put->link);
+	node->put_keys -= put->count;
 	kv_proc_unref(put->proc);
 	free(put);
 	kv_node_drained(node);
@@ -321,6 +322,7 @@ put_new(struct kv_nodepeer *peer, const struct kv_msg *msg, size_t key_bytes,
 	}
 	kv_proc_ref(put->proc);
 	kv_list_add_tail(&node->puts, &put->all);
+	node->put_keys += put->count;
 	kv_list_add_tail(&peer->puts, &put->link);
 	peer->requests++;
 	return put;
@@ -409,7 +411,8 @@ kv_nodeput_start(struct kv_nodepeer *peer, const struct kv_msg *msg)
 		return false;
 	kv_stats_add(&peer->node->stats, KV_STAT_PUTS, n);
 	status = put_check(peer, m);
-	if (status == KV_OK && peer->requests >= KV_PEER_REQUESTS_MAX) {
+	if (status == KV_OK && (peer->requests >= KV_PEER_REQUESTS_MAX ||
+				peer->node->put_keys + n > KV_NODE_PUTS_MAX)) {
 		kv_stats_add(&peer->node->stats, KV_STAT_REQUESTS_BUSY, 1);
 		status = KV_EBUSY;
 	}

@@ -73,8 +73,10 @@ proc_watch(struct kv_proc *p, int pidfd)
 		return -errno;
 	p->io.fn = proc_ended;
 	rc = kv_loop_io_add(p->node->loop, &p->io, p->pidfd, EPOLLIN);
-	if (rc < 0)
+	if (rc < 0) {
 		close(p->pidfd);
+		p->pidfd = -1;
+	}
 	return rc;
 }
 
@@ -296,8 +298,20 @@ kv_proc_release(struct kv_nodepeer *peer, const struct kv_msg *msg)
 	return true;
 }
 
+/* There may have been no descriptor left for it when it connected. */
+static void
+proc_watch_late(struct kv_nodepeer *peer)
+{
+	struct kv_node *node = peer->node;
+	struct kv_peer who;
+
+	node->net->peer(node->net, kv_conn_stream(peer->conn), &who);
+	if (who.pidfd >= 0 && proc_watch(peer->proc, who.pidfd) < 0)
+		kv_warn("a process cannot attach: %m");
+}
+
 static int
-attach_status(const struct kv_nodepeer *peer)
+attach_status(struct kv_nodepeer *peer)
 {
 	const struct kv_node *node = peer->node;
 
@@ -306,6 +320,8 @@ attach_status(const struct kv_nodepeer *peer)
 	if (kv_loop_is_virtual(node->loop))
 		return KV_OK;
 	/* Without a pidfd nobody would say when its memory is free again. */
+	if (peer->proc->pidfd < 0)
+		proc_watch_late(peer);
 	if (node->o.pool_fd < 0 || peer->proc->pidfd < 0)
 		return KV_ENOTSUP;
 	return KV_OK;

@@ -97,8 +97,10 @@ key_leave(struct kv_putkey *k)
 static void
 key_drop_value(struct kv_putkey *k)
 {
-	if (k->owns_value)
+	if (k->owns_value) {
 		kv_free_const(k->value);
+		k->put->node->kept_bytes -= k->size;
+	}
 	k->owns_value = false;
 	k->value = NULL;
 }
@@ -438,6 +440,8 @@ key_keep_value(struct kv_putkey *k)
 
 	if (!k->is_inline || k->owns_value)
 		return true;
+	if (k->put->node->kept_bytes + k->size > KV_NODE_KEPT_BYTES_MAX)
+		return false;
 	own = malloc(k->size ? k->size : 1);
 	if (!own)
 		return false;
@@ -445,6 +449,7 @@ key_keep_value(struct kv_putkey *k)
 		memcpy(own, k->value, k->size);
 	k->value = own;
 	k->owns_value = true;
+	k->put->node->kept_bytes += k->size;
 	return true;
 }
 
@@ -453,13 +458,15 @@ key_no_space(struct kv_putkey *k, int rc)
 {
 	struct kv_node *node = k->put->node;
 
-	if (rc == -ENOMEM || !key_keep_value(k)) {
+	if (rc == -ENOMEM) {
 		key_rest(k, KV_ENOMEM);
-	} else if (node->ready_bytes < node->pool_bytes) {
+	} else if (node->ready_bytes >= node->pool_bytes) {
+		key_rest(k, rc == -EAGAIN ? KV_ENOROOM : KV_ENOSPACE);
+	} else if (!key_keep_value(k)) {
+		key_rest(k, KV_EBUSY);
+	} else {
 		k->state = KV_PUTKEY_PAGES;
 		kv_list_add_tail(&node->pages, &k->link);
-	} else {
-		key_rest(k, rc == -EAGAIN ? KV_ENOROOM : KV_ENOSPACE);
 	}
 }
 
@@ -514,7 +521,7 @@ kv_putkey_admit(struct kv_putkey *k)
 	struct kv_object *o;
 
 	if (writer && (writer->put == put || !key_keep_value(k))) {
-		key_rest(k, writer->put == put ? KV_EEXISTS : KV_ENOMEM);
+		key_rest(k, writer->put == put ? KV_EEXISTS : KV_EBUSY);
 		return;
 	}
 	if (writer) {

@@ -314,8 +314,7 @@ struct kv_node_rec {
 	struct kv_le64 free_bytes;  /* of these, with nothing in them */
 	struct kv_le64 pinned_bytes;
 	struct kv_le64 keys;
-	struct kv_le64
-		victim_age_ms; /* idle time of what would go next; 0: nothing */
+	struct kv_le64 victim_age_ms; /* idle time of the next to go; 0: none */
 
 	/* then: addr ("host:port"), name */
 };
