@@ -12,6 +12,7 @@
 
 #include "cli/opts.h"
 #include "cli/out.h"
+#include "cli/tool.h"
 #include "cmd/kvbench.h"
 #include "kvpool.h"
 
@@ -27,7 +28,8 @@ enum {
 static const struct argp_option options[] = {
 	{ "size", OPT_SIZE, "SIZE", 0, "Bytes of a large object (2MB)", 0 },
 	{ "batch", OPT_BATCH, "N", 0, "Large objects of a call (64)", 0 },
-	{ "threads", OPT_THREADS, "N", 0, "Threads that call at once (1)", 0 },
+	{ "threads", OPT_THREADS, "N", 0,
+	  "Threads that share the large objects (1)", 0 },
 	{ "key-length", OPT_KEY_LEN, "N", 0, "Bytes of a key (130)", 0 },
 	{ "time", 't', "DURATION", 0, "Of one measurement (300ms)", 0 },
 	{ "rounds", OPT_ROUNDS, "N", 0, "Measurements of each figure (5)", 0 },
@@ -49,7 +51,7 @@ parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case OPT_THREADS:
 		b->threads = (unsigned)kv_opts_number(state, "--threads", arg,
-						      1, 64);
+						      1, KVBENCH_THREADS_MAX);
 		return 0;
 	case OPT_KEY_LEN:
 		b->key_len =
@@ -64,6 +66,9 @@ parse(int key, char *arg, struct argp_state *state)
 						     KVBENCH_ROUNDS_MAX);
 		return 0;
 	case OPT_ONLY:
+		if (!kvbench_figures_are(arg))
+			argp_error(state, "--only: '%s' has no such figure",
+				   arg);
 		b->only = arg;
 		return 0;
 	case ARGP_KEY_ARG:
@@ -134,18 +139,14 @@ main(int argc, char **argv)
 		.rounds = 5,
 	};
 	const struct kv_opts_program program = { &argp, &b, KV_CONF_TOOL };
-	char socket[128];
 	int rc;
 
 	kv_opts_parse(&opts, &program, argc, argv);
 	rc = kv_opts_load(&opts);
 	if (rc)
 		return rc;
-	if (kv_opts_socket(&opts, socket, sizeof(socket)) < 0)
-		return EX_USAGE;
-	b.socket = socket;
-	b.master = opts.conf.master_server_address;
-	b.timeout_ms = opts.timeout_ms;
+	kv_tool_client_opts(&opts, &b.client);
+	b.client.timeout_ms = kv_tool_timeout_ms(&opts, b.batch * b.size);
 	b.quiet = opts.json;
 	rc = kvbench_run(&b);
 	return rc ? rc : print(&b, opts.json);

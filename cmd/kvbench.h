@@ -5,8 +5,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "kvpool.h"
+
 #define KVBENCH_ROUNDS_MAX  101
 #define KVBENCH_RESULTS_MAX 32
+#define KVBENCH_THREADS_MAX 64
 
 struct kvbench_result {
 	const char *name;
@@ -20,8 +23,7 @@ struct kvbench_result {
 struct kvbench {
 	/* what is asked */
 	const char *workload;
-	const char *master;
-	const char *socket;
+	struct kv_client_opts client;
 	const char *only; /* NULL, or names separated by commas */
 	uint64_t size;
 	size_t batch;
@@ -29,7 +31,6 @@ struct kvbench {
 	size_t key_len;
 	uint64_t time_ns;
 	unsigned rounds;
-	uint32_t timeout_ms;
 	bool quiet;
 
 	/* what came out */
@@ -38,6 +39,8 @@ struct kvbench {
 };
 
 bool kvbench_workload_is(const char *name);
+/* Whether each of the names, separated by commas, is a figure. */
+bool kvbench_figures_are(const char *names);
 
 /* 0, or an exit code after one line on stderr. */
 int kvbench_run(struct kvbench *b);

@@ -9,16 +9,11 @@
 #include "base/hist.h"
 #include "base/num.h"
 #include "base/status.h"
-#include "cli/progress.h"
-#include "cmd/kvbench.h"
-#include "kvpool.h"
-#include "svc/floor.h"
+#include "cmd/kvbench_run.h"
 
 #define SMALL_BYTES 4096
 #define EXIST_KEYS  32
 #define RATE_BYTES  1e9 /* GB/s */
-
-struct run;
 
 /* One figure: a measurement and its floor, taken in turns. Both give what
  * stands in `unit`; NAN: failed, and a line was written. */
@@ -29,22 +24,6 @@ struct figure {
 	const char *floor_name;
 	double (*measure)(struct run *r);
 	double (*floor)(struct run *r);
-};
-
-struct run {
-	struct kvbench *b;
-	struct kv_client *c;
-	struct kv_floor *floor;
-	struct kv_floor_chain put_chain, get_chain, exist_chain;
-	char *keys;         /* batch of key_len each */
-	struct kv_key *all; /* EXIST_KEYS of them */
-	uint8_t *found;
-	struct kv_buf *bufs;
-	struct kv_put_item *puts;
-	struct kv_get_item *gets;
-	struct kv_view *views;
-	uint64_t serial; /* of fresh keys */
-	struct kv_progress progress;
 };
 
 static uint64_t
@@ -113,19 +92,6 @@ keys_remove(struct run *r)
 
 /* ---- copy ---- */
 
-static long
-put_batch(struct run *r)
-{
-	long n = kv_client_put(r->c, r->puts, r->b->batch, NULL);
-	size_t i;
-
-	if (n < 0 || (size_t)n == r->b->batch)
-		return n;
-	for (i = 0; i < r->b->batch && r->puts[i].status == 0; i++)
-		;
-	return i < r->b->batch ? r->puts[i].status : n;
-}
-
 /* Puts fresh batches for the time of a measurement; what it stored goes again,
  * outside of the time. */
 static double
@@ -137,7 +103,7 @@ put_copy(struct run *r)
 	while (took < r->b->time_ns) {
 		keys_renew(r);
 		start = now_ns();
-		rc = put_batch(r);
+		rc = kvbench_batch_do(r, KVBENCH_PUT);
 		took += now_ns() - start;
 		if (rc < 0)
 			return failed("put", rc);
@@ -154,7 +120,7 @@ static long
 get_ready(struct run *r)
 {
 	keys_renew(r);
-	return put_batch(r);
+	return kvbench_batch_do(r, KVBENCH_PUT);
 }
 
 static double
@@ -167,9 +133,9 @@ get_copy(struct run *r)
 		return failed("put", rc);
 	start = now_ns();
 	do {
-		rc = kv_client_get(r->c, r->gets, r->b->batch, NULL);
-		if (rc < 0 || (size_t)rc != r->b->batch)
-			return failed("get", rc < 0 ? rc : -KV_EMISS);
+		rc = kvbench_batch_do(r, KVBENCH_GET);
+		if (rc < 0)
+			return failed("get", rc);
 		took = now_ns() - start;
 		n++;
 	} while (took < r->b->time_ns);
@@ -193,10 +159,9 @@ get_zero(struct run *r)
 		r->views[i] = (struct kv_view){ .key = r->puts[i].key };
 	start = now_ns();
 	do {
-		rc = kv_client_view(r->c, r->views, r->b->batch, 0);
-		if (rc < 0 || (size_t)rc != r->b->batch)
-			return failed("view", rc < 0 ? rc : -KV_EMISS);
-		kv_client_release(r->c, r->views, r->b->batch);
+		rc = kvbench_batch_do(r, KVBENCH_VIEW);
+		if (rc < 0)
+			return failed("view", rc);
 		took = now_ns() - start;
 		n++;
 	} while (took < r->b->time_ns);
@@ -207,35 +172,36 @@ get_zero(struct run *r)
 }
 
 static double
-floor_copy(struct run *r, bool into_shared)
+floor_copy(struct run *r, enum kvbench_batch_op op)
 {
-	uint64_t took = 0, n = 0;
+	uint64_t start = now_ns(), took, n = 0;
 
-	while (took < r->b->time_ns) {
-		took += (uint64_t)kv_floor_copy(r->floor, into_shared,
-						r->b->size);
+	do {
+		if (kvbench_batch_do(r, op) < 0)
+			return failed("copy", -KV_ENOMEM);
+		took = now_ns() - start;
 		n++;
-	}
+	} while (took < r->b->time_ns);
 	return rate(n * batch_bytes(r), took);
 }
 
 static double
 floor_put(struct run *r)
 {
-	return floor_copy(r, true);
+	return floor_copy(r, KVBENCH_COPY_IN);
 }
 
 static double
 floor_get(struct run *r)
 {
-	return floor_copy(r, false);
+	return floor_copy(r, KVBENCH_COPY_OUT);
 }
 
 /* What a get by copying would give, in thousands of objects a second. */
 static double
 floor_zero(struct run *r)
 {
-	return floor_copy(r, false) * RATE_BYTES / (double)r->b->size / 1e3;
+	return floor_get(r) * RATE_BYTES / (double)r->b->size / 1e3;
 }
 
 static double
@@ -266,8 +232,9 @@ median_us(struct run *r, int64_t (*call)(struct run *r))
 	return (double)kv_hist_percentile(&h, 50) / 1e3;
 }
 
+/* The first key of the batch, anew. */
 static int64_t
-call_put(struct run *r)
+small_put(struct run *r)
 {
 	uint64_t start;
 	int rc;
@@ -279,6 +246,22 @@ call_put(struct run *r)
 	if (rc < 0)
 		return (int64_t)failed("put", rc);
 	return (int64_t)(now_ns() - start);
+}
+
+static bool
+small_remove(struct run *r)
+{
+	long rc = kv_client_remove(r->c, &r->puts[0].key, 1, 1, NULL, NULL);
+
+	return rc >= 0 || failed("remove", rc) >= 0;
+}
+
+static int64_t
+call_put(struct run *r)
+{
+	int64_t t = small_put(r);
+
+	return t < 0 || small_remove(r) ? t : -1;
 }
 
 static int64_t
@@ -303,7 +286,12 @@ put_4k(struct run *r)
 static double
 get_4k(struct run *r)
 {
-	return call_put(r) < 0 ? -1 : median_us(r, call_get);
+	double us;
+
+	if (small_put(r) < 0)
+		return -1;
+	us = median_us(r, call_get);
+	return small_remove(r) ? us : -1;
 }
 
 static int64_t
@@ -386,19 +374,38 @@ kvbench_workload_is(const char *name)
 	return false;
 }
 
+/* Whether it is one of the names, separated by commas. */
+static bool
+is_named(const char *names, const char *name)
+{
+	size_t len = strlen(name);
+	const char *p = names;
+
+	for (; p; p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL)
+		if (strncmp(p, name, len) == 0 &&
+		    (p[len] == 0 || p[len] == ','))
+			return true;
+	return false;
+}
+
+bool
+kvbench_figures_are(const char *names)
+{
+	const char *p = names;
+	size_t i, known = 0, n = 1;
+
+	for (; *p; p++)
+		n += *p == ',';
+	for (i = 0; i < KV_ARRAY_LEN(figures); i++)
+		known += is_named(names, figures[i].name);
+	return known == n;
+}
+
 static bool
 is_wanted(const struct kvbench *b, const struct figure *f)
 {
-	size_t len = strlen(f->name);
-	const char *p = b->only;
-
-	if (strcmp(f->workload, b->workload) != 0)
-		return false;
-	for (; p; p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL)
-		if (strncmp(p, f->name, len) == 0 &&
-		    (p[len] == 0 || p[len] == ','))
-			return true;
-	return b->only == NULL;
+	return strcmp(f->workload, b->workload) == 0 &&
+	       (!b->only || is_named(b->only, f->name));
 }
 
 static int
@@ -419,7 +426,8 @@ median(double *v, unsigned n)
 static bool
 figure_take(struct run *r, const struct figure *f)
 {
-	double value[KVBENCH_ROUNDS_MAX], floor[KVBENCH_ROUNDS_MAX];
+	double value[KVBENCH_ROUNDS_MAX] = { 0 };
+	double floor[KVBENCH_ROUNDS_MAX] = { 0 };
 	struct kvbench_result *res = &r->b->results[r->b->n_results];
 	unsigned i, n = r->b->rounds;
 
@@ -502,13 +510,7 @@ static int
 run_open(struct run *r)
 {
 	struct kvbench *b = r->b;
-	struct kv_client_opts o = {
-		.size = sizeof(o),
-		.master = b->master,
-		.socket = strcmp(b->workload, "local") == 0 ? b->socket : "",
-		.name = "kvbench",
-		.timeout_ms = b->timeout_ms,
-	};
+	struct kv_client_opts o = b->client;
 	char err[512];
 
 	r->floor = kv_floor_new(kv_max_size(b->batch * b->size, SMALL_BYTES));
@@ -526,6 +528,8 @@ run_open(struct run *r)
 		fprintf(stderr, "kvbench: cannot start the floors: %m\n");
 		return EX_OSERR;
 	}
+	if (strcmp(b->workload, "store") == 0)
+		o.socket = ""; /* as if there were no node on this host */
 	r->c = kv_client_open(&o, err, sizeof(err));
 	if (!r->c) {
 		fprintf(stderr, "kvbench: %s\n", err);

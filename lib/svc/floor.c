@@ -56,32 +56,29 @@ map(size_t bytes, int fd)
 	return at;
 }
 
-static int64_t
-copy_all(const struct kv_floor *f, char *dst, const char *src, size_t piece)
+static void
+copy(const struct kv_floor *f, char *dst, const char *src, size_t len)
 {
-	uint64_t start = now_ns();
-	size_t off, n;
-
-	for (off = 0; off < f->bytes; off += n) {
-		n = kv_min_size(piece, f->bytes - off);
-		if (f->use_memcpy)
-			memcpy(dst + off, src + off, n);
-		else
-			kv_copy(dst + off, src + off, n);
-	}
-	return (int64_t)(now_ns() - start);
+	if (f->use_memcpy)
+		memcpy(dst, src, len);
+	else
+		kv_copy(dst, src, len);
 }
 
 /* Best of three of each. */
 static void
 copy_choose(struct kv_floor *f)
 {
-	int64_t best[2] = { INT64_MAX, INT64_MAX }, t;
+	uint64_t best[2] = { UINT64_MAX, UINT64_MAX }, t;
+	size_t off;
 	unsigned i;
 
 	for (i = 0; i < 6; i++) {
 		f->use_memcpy = i % 2;
-		t = copy_all(f, f->shared, f->private, HUGE_BYTES);
+		t = now_ns();
+		for (off = 0; off < f->bytes; off += HUGE_BYTES)
+			copy(f, f->shared + off, f->private + off, HUGE_BYTES);
+		t = now_ns() - t;
 		if (t < best[i % 2])
 			best[i % 2] = t;
 	}
@@ -133,12 +130,14 @@ kv_floor_private(struct kv_floor *f)
 	return f->private;
 }
 
-int64_t
-kv_floor_copy(struct kv_floor *f, bool into_shared, size_t piece)
+void
+kv_floor_copy(const struct kv_floor *f, bool into_shared, size_t off,
+	      size_t len)
 {
 	if (into_shared)
-		return copy_all(f, f->shared, f->private, piece);
-	return copy_all(f, f->private, f->shared, piece);
+		copy(f, f->shared + off, f->private + off, len);
+	else
+		copy(f, f->private + off, f->shared + off, len);
 }
 
 /* ---- the chain ---- */

@@ -3,8 +3,8 @@
 
 /*
  * What the machine itself can do, for kvbench to stand beside: the same bytes
- * moved by the barest means, with the same kinds of pages and sockets. All
- * functions return ns taken, or -errno.
+ * moved by the barest means, with the same kinds of pages and sockets.
+ * Functions that return an int64_t give ns taken, or -errno.
  */
 
 #include <stdbool.h>
@@ -23,9 +23,10 @@ void kv_floor_free(struct kv_floor *f);
 /* The private memory: kvbench uses it for its values, too. */
 char *kv_floor_private(struct kv_floor *f);
 
-/* One pass over all bytes in pieces of `piece` bytes, by the faster of memcpy
- * and kv_copy (chosen when the floor was made). */
-int64_t kv_floor_copy(struct kv_floor *f, bool into_shared, size_t piece);
+/* Copies [off, off + len) from one to the other, by the faster of memcpy and
+ * kv_copy (chosen when the floor was made). Any thread. */
+void kv_floor_copy(const struct kv_floor *f, bool into_shared, size_t off,
+		   size_t len);
 
 /*
  * A chain of bare epoll processes: this one sends `ask` bytes over a Unix
