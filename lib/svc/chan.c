@@ -6,6 +6,7 @@
 
 #include "base/attr.h"
 #include "base/clock.h"
+#include "base/status.h"
 #include "svc/ask.h"
 
 struct kv_chan_refresh {
@@ -116,6 +117,9 @@ kv_chan_report(struct kv_chan *ch, const struct kv_id *boot, int status)
 	unsigned i;
 	bool is_news;
 
+	/* What this process lacks says nothing about an owner. */
+	if (status < 0 && kv_status_scope(status) == KV_SCOPE_SELF)
+		return;
 	is_news = status == 0 ? kv_hub_well(ch->hub, boot)
 			      : kv_hub_sick(ch->hub, boot, now);
 	if (!is_news)
