@@ -174,7 +174,7 @@ kvget_fetch(const struct kvget_options *o, struct kv_client *c)
 		if (!r->out)
 			return kv_tool_say(EX_OSERR, "out of memory");
 	}
-	kv_progress_init(&r->progress, STDERR_FILENO, o->common.json,
+	kv_progress_init(&r->progress, STDERR_FILENO, o->common.json || !o->dir,
 			 kv_clock_now(&r->clock));
 	r->progress.keys = o->n_keys;
 	kv_keylist_init(&r->list, o->keys, o->n_keys, o->is_nul);

@@ -169,7 +169,8 @@ kvput_run(const struct kvput_options *o, struct kv_client *c)
 		if (!r->out)
 			return kv_tool_say(EX_OSERR, "out of memory");
 	}
-	kv_progress_init(&r->progress, STDERR_FILENO, o->common.json,
+	kv_progress_init(&r->progress, STDERR_FILENO,
+			 o->common.json || !o->is_batch,
 			 kv_clock_now(&r->clock));
 	if (o->is_batch)
 		put_lines(r);
