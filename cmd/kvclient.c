@@ -109,12 +109,13 @@ daemon_signals(struct daemon *d)
 }
 
 static void
-say_ready(const struct kv_pool *p, const struct kv_conf *c)
+say_ready(const struct daemon *d, const struct kv_conf *c)
 {
 	char size[16];
 
-	kv_info("ready addr=%s socket=%s pool=\"%s\" master=%s",
-		kv_pool_addr(p), kv_pool_socket(p),
+	kv_info("ready addr=%s socket=%s http=%u pool=\"%s\" master=%s",
+		kv_pool_addr(d->pool), kv_pool_socket(d->pool),
+		d->admin ? kv_admin_port(d->admin) : 0,
 		kv_str_size_format(size, sizeof(size),
 				   (uint64_t)c->global_segment_size),
 		c->master_server_address[0] ? c->master_server_address
@@ -190,7 +191,7 @@ run(const struct options *o, const char *socket)
 	code = d.pool ? http_start(&d, o->common.conf.client_http_port)
 		      : kv_opts_exit_code(errno);
 	if (d.pool && code == 0)
-		say_ready(d.pool, &o->common.conf);
+		say_ready(&d, &o->common.conf);
 	else if (d.pool)
 		kv_pool_stop(d.pool, daemon_done, &d);
 	if (d.pool && kv_loop_run(d.loop) < 0)

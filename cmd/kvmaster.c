@@ -119,8 +119,7 @@ daemon_signal(struct kv_sig *sig, int signo)
 	if (signo != SIGTERM && signo != SIGINT)
 		return; /* SIGHUP, SIGPIPE */
 	kv_info("ending signal=%s", strsignal(signo));
-	if (d->admin)
-		kv_admin_drain(d->admin);
+	kv_admin_drain(d->admin);
 	kv_master_stop(d->master, daemon_done, d);
 }
 
@@ -151,23 +150,6 @@ raise_descriptors(void)
 		kv_debug("cannot raise the limit of descriptors: %m");
 }
 
-/* What kept the daemon from starting, as an exit code. */
-static int
-exit_code(int err)
-{
-	switch (err) {
-	case ENOMEM:
-	case EMFILE:
-	case ENFILE:
-		return EX_OSERR;
-	case EACCES:
-	case EPERM:
-		return EX_NOPERM;
-	default:
-		return EX_UNAVAILABLE;
-	}
-}
-
 /* 0 or an exit code, after one line. */
 static int
 http_start(struct daemon *d, const struct kv_conf *c, const struct listen *l)
@@ -179,16 +161,14 @@ http_start(struct daemon *d, const struct kv_conf *c, const struct listen *l)
 		.master = d->master,
 	};
 	char err[512];
-	int code;
 
 	if (c->http_port == 0)
 		return 0;
 	d->admin = kv_admin_new(&ao, err, sizeof(err));
 	if (d->admin)
 		return 0;
-	code = exit_code(errno);
-	kv_err("%s", err);
-	return code;
+	kv_err("--http-port: %s", err);
+	return kv_opts_exit_code(errno);
 }
 
 /* 0 or an exit code, after one line. */
@@ -209,7 +189,7 @@ daemon_start(struct daemon *d, const struct options *o, const struct listen *l)
 		mo.listen[i] = l->text[i];
 	d->master = kv_master_new(&mo, err, sizeof(err));
 	if (!d->master) {
-		code = exit_code(errno);
+		code = kv_opts_exit_code(errno);
 		/* Why it cannot listen was logged where it failed. */
 		if (strncmp(err, "cannot listen", 13) != 0)
 			kv_err("%s", err);
