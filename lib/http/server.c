@@ -18,7 +18,8 @@
 enum {
 	BACKLOG = 512,
 	ACCEPTS_MAX = 16, /* in one turn */
-	/* Of a request all but the body; and of an answer's headers. */
+	/* Of a request all but the body, some 70 bytes more for each argument,
+	 * and the headers of the answer. All of it is touched each time. */
 	MEMORY_BYTES = 256 << 10,
 };
 
