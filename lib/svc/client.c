@@ -260,29 +260,46 @@ socket_choose(const struct kv_client_opts *o, char *path, size_t n,
 	return 0;
 }
 
+/* The list of masters, each with its port. */
+static int
+masters_complete(const char *list, char *out, size_t n, char *err,
+		 size_t err_bytes)
+{
+	struct kv_addr addrs[KV_HUB_MASTERS_MAX];
+	char text[KV_ADDR_TEXT_BYTES_MAX];
+	int i, count, used = 0;
+
+	count = kv_addr_parse_list(list, 50051, addrs, KV_HUB_MASTERS_MAX, err,
+				   err_bytes);
+	for (i = 0; i < count; i++)
+		used += snprintf(out + used, n - (size_t)used, "%s%s",
+				 i > 0 ? "," : "",
+				 kv_addr_format(&addrs[i], text));
+	return count < 0 ? -1 : 0;
+}
+
 static int
 hub_open(struct kv_client *c, const struct kv_client_opts *o,
 	 const char *socket, char *err, size_t err_bytes)
 {
+	char masters[KV_HUB_MASTERS_MAX * KV_ADDR_TEXT_BYTES_MAX];
 	char local[KV_SOCKPATH_BYTES_MAX + 8];
 	struct kv_hub_opts h = {
 		.net = c->net,
-		.masters = o->master,
+		.masters = o->master ? masters : NULL,
 		.local = socket[0] ? local : NULL,
 		.tenant = o->tenant,
 		.name = o->name ? o->name : program_invocation_short_name,
 		.mapper = kv_attach_mapper,
 	};
-	struct kv_addr addrs[KV_HUB_MASTERS_MAX];
 
 	snprintf(local, sizeof(local), "unix:%s", socket);
 	if (o->tenant && strlen(o->tenant) > KV_TENANT_BYTES_MAX)
 		return fail(err, err_bytes,
 			    "tenant name is longer than %d bytes",
 			    KV_TENANT_BYTES_MAX);
-	if (o->master &&
-	    kv_addr_parse_list(o->master, 50051, addrs, KV_HUB_MASTERS_MAX, err,
-			       err_bytes) < 0)
+	if (o->master && masters_complete(o->master, masters, sizeof(masters),
+					  err, err_bytes) < 0)
 		return -1;
 	if (kv_ident_random(&h.boot) < 0 || kv_ident_host(&h.host) < 0 ||
 	    kv_rng_os(&h.rng_seed, sizeof(h.rng_seed)) < 0)

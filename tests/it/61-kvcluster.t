@@ -122,6 +122,9 @@ is "$(echo "$ns" | wc -l)" 3 'one for the master, two for the nodes'
 ok 'put on a node' "$kvcluster" exec --dir="$dir" n1 kvput key value
 ok 'get on another' "$kvcluster" exec --dir="$dir" n2 kvget key
 same 'the same bytes'
+ok 'a master without a port has the usual one' "$kvcluster" exec \
+	--dir="$dir" n2 kvdiag --socket= --master=10.77.0.1,10.77.0.9 nodes
+is "$(grep -c ' live ' "$T/out")" 2 'and is asked'
 ip -n "$(echo "$ns" | grep 'n1$')" link set eth0 down
 exits 1 'a node that is cut off' "$kvcluster" exec --dir="$dir" n2 \
 	kvget --timeout 5s key
