@@ -1,3 +1,5 @@
+#include "xfer/enginecore.h"
+
 #include <errno.h>
 #include <pthread.h>
 #include <semaphore.h>
@@ -15,17 +17,10 @@
 #include "base/status.h"
 #include "event/op.h"
 #include "event/worker.h"
-#include "kvpool.h"
 #include "mem/seg.h"
 #include "net/addr.h"
 #include "net/sock.h"
-#include "xfer/guest.h"
-#include "xfer/note.h"
-#include "xfer/region.h"
-#include "xfer/regtable.h"
-#include "xfer/remote.h"
 #include "xfer/serve.h"
-#include "xfer/transfer.h"
 
 #define TIMEOUT_MS_DEFAULT 30000u
 /* A connection that still moves bytes of a region that goes is cut then. */
@@ -37,33 +32,12 @@ enum {
 	OP_THREADS = 8, /* that run submitted calls */
 	COPY_QUEUE = 256,
 	COPY_THREADS_MAX = 64,
-	TEXT_BYTES_MAX = KV_TAIL_MAX - KV_NOTE_NAME_BYTES_MAX,
-};
-
-struct kv_engine {
-	struct kv_id boot;
-	struct kv_id token; /* read by peers, where it lies */
-	struct kv_engine_opts o;
-	unsigned forks;
-	atomic_bool closing;
-	atomic_uint calls; /* inside */
-	struct kv_region_set regions;
-	struct kv_guest_set guests;
-	struct kv_note_queue notes;
-	struct kv_remote_set remotes;
-	struct kv_op_crew *crew;    /* runs what is submitted */
-	struct kv_op_crew *helpers; /* copy along; NULL: none */
-	struct kv_worker *worker;
-	struct kv_serve *serve; /* the worker's */
-	struct kv_mail end;     /* to the worker: no more of it */
-	char bound[KV_NET_BOUND_BYTES];
-	uint16_t port;
 };
 
 static const struct kv_clock real_clock = { 0 };
 
-static int
-result(int rc)
+int
+kv_engine_result(int rc)
 {
 	return rc ? -kv_status_from_errno(rc) : 0;
 }
@@ -86,10 +60,10 @@ watch_forks(void)
 
 /* ---- calls ---- */
 
-/* False: not here. Else leave() is to follow. Counted first: whoever closes
- * sees the call, or the call sees that it is being closed. */
-static bool
-enter(struct kv_engine *e)
+/* Counted first: whoever closes sees the call, or the call sees that it is
+ * being closed. */
+bool
+kv_engine_enter(struct kv_engine *e)
 {
 	if (e->forks != forks)
 		return false;
@@ -100,14 +74,14 @@ enter(struct kv_engine *e)
 	return false;
 }
 
-static void
-leave(struct kv_engine *e)
+void
+kv_engine_leave(struct kv_engine *e)
 {
 	atomic_fetch_sub(&e->calls, 1);
 }
 
-static struct kv_wait
-wait_for(const struct kv_engine *e, uint32_t timeout_ms)
+struct kv_wait
+kv_engine_wait(const struct kv_engine *e, uint32_t timeout_ms)
 {
 	uint64_t ms = timeout_ms ? timeout_ms : e->o.timeout_ms;
 
@@ -312,11 +286,11 @@ kv_engine_register(struct kv_engine *e, void *data, size_t len)
 {
 	int rc;
 
-	if (!enter(e))
+	if (!kv_engine_enter(e))
 		return -KV_ECLOSED;
 	rc = kv_region_add(&e->regions, data, len, NULL);
-	leave(e);
-	return result(rc);
+	kv_engine_leave(e);
+	return kv_engine_result(rc);
 }
 
 struct cut {
@@ -369,15 +343,15 @@ end_region(struct kv_engine *e, const void *data, enum kv_region_end how)
 	struct kv_region *r;
 	int rc;
 
-	if (!enter(e))
+	if (!kv_engine_enter(e))
 		return -KV_ECLOSED;
 	rc = kv_region_begin_end(&e->regions, data, how, &r);
 	if (rc == 0) {
 		rc = drain(e, r);
 		kv_region_end(&e->regions, r, rc == 0);
 	}
-	leave(e);
-	return rc < 0 ? result(rc) : 0;
+	kv_engine_leave(e);
+	return rc < 0 ? kv_engine_result(rc) : 0;
 }
 
 int
@@ -414,10 +388,10 @@ kv_engine_alloc(struct kv_engine *e, size_t len)
 {
 	void *data;
 
-	if (!enter(e))
+	if (!kv_engine_enter(e))
 		return NULL;
 	data = alloc_region(e, len);
-	leave(e);
+	kv_engine_leave(e);
 	return data;
 }
 
@@ -425,240 +399,4 @@ int
 kv_engine_free(struct kv_engine *e, void *data)
 {
 	return end_region(e, data, KV_REGION_FREE);
-}
-
-/* ---- transfers ---- */
-
-struct request {
-	enum kv_engine_op op;
-	const char *peer;
-	const struct kv_xfer_item *items;
-	size_t n;
-	struct kv_wait wait;
-};
-
-static int
-transfer(struct kv_engine *e, const struct request *req)
-{
-	struct kv_transfer t = {
-		.own = &e->regions,
-		.helpers = e->helpers,
-		.threads = e->o.copy_threads,
-		.op = req->op,
-		.items = req->items,
-		.n = req->n,
-		.wait = req->wait,
-	};
-	int rc;
-
-	if (req->op != KV_ENGINE_WRITE && req->op != KV_ENGINE_READ)
-		return -EINVAL;
-	t.remote = kv_remote_use(&e->remotes, req->peer);
-	if (!t.remote)
-		return -errno;
-	rc = kv_transfer_run(&t);
-	kv_remote_unuse(t.remote);
-	return rc;
-}
-
-int
-kv_engine_transfer(struct kv_engine *e, enum kv_engine_op op, const char *peer,
-		   const struct kv_xfer_item *items, size_t n,
-		   uint32_t timeout_ms)
-{
-	struct request req = {
-		.op = op,
-		.peer = peer,
-		.items = items,
-		.n = n,
-	};
-	int rc;
-
-	if (!enter(e))
-		return -KV_ECLOSED;
-	req.wait = wait_for(e, timeout_ms);
-	rc = transfer(e, &req);
-	leave(e);
-	return result(rc);
-}
-
-struct submitted {
-	struct kv_engine *e;
-	struct request req;
-	char peer[];
-};
-
-static long
-run_submitted(void *arg)
-{
-	struct submitted *s = arg;
-	int rc;
-
-	if (!enter(s->e))
-		return -KV_ECLOSED;
-	rc = transfer(s->e, &s->req);
-	leave(s->e);
-	return result(rc);
-}
-
-static struct kv_op *
-submit(struct kv_engine *e, const struct request *req)
-{
-	size_t len = strlen(req->peer) + 1;
-	struct submitted *s =
-		KV_FAULT_POINT() ? NULL : malloc(sizeof(*s) + len);
-
-	if (!s)
-		return NULL;
-	s->e = e;
-	s->req = *req;
-	memcpy(s->peer, req->peer, len);
-	s->req.peer = s->peer;
-	return kv_op_start(e->crew, run_submitted, free, s);
-}
-
-struct kv_op *
-kv_engine_submit(struct kv_engine *e, enum kv_engine_op op, const char *peer,
-		 const struct kv_xfer_item *items, size_t n,
-		 uint32_t timeout_ms)
-{
-	struct request req = {
-		.op = op,
-		.peer = peer,
-		.items = items,
-		.n = n,
-	};
-	struct kv_op *started;
-
-	if (!enter(e))
-		return NULL;
-	req.wait = wait_for(e, timeout_ms);
-	started = submit(e, &req);
-	leave(e);
-	return started;
-}
-
-/* ---- questions and messages ---- */
-
-/* What a call asks of a peer, and its parameters. */
-struct question {
-	struct kv_remote *remote;
-	struct kv_wait wait;
-	struct kv_remote_note note;
-	char *buf; /* out */
-	size_t n;
-	uint64_t addr; /* out */
-};
-
-static int
-ask(struct kv_engine *e, const char *peer, kv_transfer_fn *fn,
-    struct question *q)
-{
-	int rc;
-
-	if (!enter(e))
-		return -KV_ECLOSED;
-	q->wait = wait_for(e, 0);
-	q->remote = kv_remote_use(&e->remotes, peer);
-	rc = q->remote ? 0 : -errno;
-	if (rc == 0) {
-		rc = kv_transfer_with(q->remote, &q->wait, false, fn, q);
-		kv_remote_unuse(q->remote);
-	}
-	leave(e);
-	return result(rc);
-}
-
-static int
-ask_first(void *arg, struct kv_contact *c)
-{
-	struct question *q = arg;
-	struct kv_regtable *table = kv_remote_table(q->remote, c);
-	int rc = kv_remote_refresh(q->remote, c, table, &q->wait);
-
-	kv_regtable_unref(table);
-	if (rc)
-		return rc;
-	table = kv_remote_table(q->remote, c);
-	q->addr = table->first;
-	kv_regtable_unref(table);
-	return 0;
-}
-
-uint64_t
-kv_engine_first_region(struct kv_engine *e, const char *peer)
-{
-	struct question q = { 0 };
-
-	return ask(e, peer, ask_first, &q) ? 0 : q.addr;
-}
-
-static int
-ask_ping(void *arg, struct kv_contact *c)
-{
-	struct question *q = arg;
-
-	return kv_remote_ping(q->remote, c, &q->wait);
-}
-
-int
-kv_engine_probe(struct kv_engine *e, const char *peer)
-{
-	struct question q = { 0 };
-
-	return ask(e, peer, ask_ping, &q);
-}
-
-static int
-ask_path(void *arg, struct kv_contact *c)
-{
-	struct question *q = arg;
-
-	kv_remote_describe(q->remote, c, q->buf, q->n);
-	return 0;
-}
-
-int
-kv_engine_path(struct kv_engine *e, const char *peer, char *buf,
-	       size_t buf_bytes)
-{
-	struct question q = { .buf = buf, .n = buf_bytes };
-
-	return ask(e, peer, ask_path, &q);
-}
-
-static int
-ask_note(void *arg, struct kv_contact *c)
-{
-	struct question *q = arg;
-
-	return kv_remote_note(q->remote, c, &q->wait, &q->note);
-}
-
-int
-kv_engine_notify(struct kv_engine *e, const char *peer, const char *name,
-		 const void *text, size_t text_len)
-{
-	struct question q = {
-		.note = { .name = name, .text = text, .text_len = text_len },
-	};
-
-	if (!name || strlen(name) > KV_NOTE_NAME_BYTES_MAX ||
-	    (!text && text_len > 0))
-		return -KV_EINVALID;
-	if (text_len > TEXT_BYTES_MAX)
-		return -KV_ETOOBIG;
-	return ask(e, peer, ask_note, &q);
-}
-
-long
-kv_engine_notes(struct kv_engine *e, struct kv_note_in *notes, size_t max)
-{
-	long n;
-
-	if (!enter(e))
-		return -KV_ECLOSED;
-	n = (long)kv_note_pop(&e->notes, notes, max);
-	leave(e);
-	return n;
 }
