@@ -155,14 +155,24 @@ ask(struct kv_engine *e, const char *peer, kv_transfer_fn *fn,
 	return kv_engine_result(rc);
 }
 
+/* What the peer has now. */
 static int
-ask_first(void *arg, struct kv_contact *c)
+refresh(const struct question *q, struct kv_contact *c)
 {
-	struct question *q = arg;
 	struct kv_regtable *table = kv_remote_table(q->remote, c);
 	int rc = kv_remote_refresh(q->remote, c, table, &q->wait);
 
 	kv_regtable_unref(table);
+	return rc;
+}
+
+static int
+ask_first(void *arg, struct kv_contact *c)
+{
+	struct question *q = arg;
+	int rc = refresh(q, c);
+	struct kv_regtable *table;
+
 	if (rc)
 		return rc;
 	table = kv_remote_table(q->remote, c);
@@ -199,9 +209,11 @@ static int
 ask_path(void *arg, struct kv_contact *c)
 {
 	struct question *q = arg;
+	int rc = refresh(q, c);
 
-	kv_remote_describe(q->remote, c, q->buf, q->n);
-	return 0;
+	if (rc == 0)
+		kv_remote_describe(q->remote, c, q->buf, q->n);
+	return rc;
 }
 
 int

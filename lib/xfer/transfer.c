@@ -81,7 +81,7 @@ reach(struct share *s)
 	case EPERM:
 	case EACCES:
 	case ENOSYS:
-		kv_remote_demote(s->t->remote, s->c, -rc);
+		kv_remote_demote(s->t->remote, s->c, rc);
 		return -EPERM;
 	default:
 		return rc;

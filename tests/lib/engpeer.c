@@ -1,6 +1,8 @@
 #include "engpeer.h"
 
 #include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,6 +10,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -84,6 +87,90 @@ fetch_notes(struct kv_engine *e)
 	return all << 32 | last;
 }
 
+/* ---- as a client ---- */
+
+static char met[32];
+
+static int
+client_write(struct kv_engine *e, const struct order *o, bool again)
+{
+	uint8_t *p = new_memory(o->len);
+	struct kv_xfer_item item = { p, o->addr, o->len };
+	int rc;
+
+	engpeer_fill(p, 0, o->len, o->seed);
+	do
+		rc = kv_engine_transfer(e, KV_ENGINE_WRITE, met, &item, 1, 0);
+	while (rc == 0 && again);
+	munmap(p, o->len);
+	return rc;
+}
+
+static int
+client_read(struct kv_engine *e, const struct order *o)
+{
+	uint8_t *p = new_memory(o->len);
+	struct kv_xfer_item item = { p, o->addr, o->len };
+	int rc = kv_engine_transfer(e, KV_ENGINE_READ, met, &item, 1, 0);
+
+	if (rc == 0 && engpeer_verify(p, 0, o->len, o->seed))
+		rc = 1;
+	munmap(p, o->len);
+	return rc;
+}
+
+static int
+client_path(struct kv_engine *e)
+{
+	char path[256];
+	int rc = kv_engine_path(e, met, path, sizeof(path));
+
+	return rc ? rc : path[0];
+}
+
+static int
+deny(uint32_t a, uint32_t b)
+{
+	struct sock_filter filter[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS,
+			 offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, a, 1, 0),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, b, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog prog = {
+		.len = sizeof(filter) / sizeof(filter[0]),
+		.filter = filter,
+	};
+
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+		return -errno;
+	return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &prog) ? -errno : 0;
+}
+
+static int64_t
+obey_client(struct kv_engine *e, const struct order *o)
+{
+	switch (o->op) {
+	case ENGPEER_MEET:
+		snprintf(met, sizeof(met), "127.0.0.1:%d", (int)o->addr);
+		return 0;
+	case ENGPEER_WRITE:
+		return client_write(e, o, false);
+	case ENGPEER_FLOOD:
+		return client_write(e, o, true);
+	case ENGPEER_READ:
+		return client_read(e, o);
+	case ENGPEER_PATH:
+		return client_path(e);
+	case ENGPEER_DENY:
+		return deny((uint32_t)o->addr, (uint32_t)o->len);
+	default:
+		return -KV_EINTERNAL;
+	}
+}
+
 static int64_t
 obey(struct kv_engine *e, const struct order *o)
 {
@@ -107,15 +194,13 @@ obey(struct kv_engine *e, const struct order *o)
 		return (int64_t)engpeer_verify(p, 0, o->len, o->seed);
 	case ENGPEER_NOTES:
 		return fetch_notes(e);
-	case ENGPEER_PROTECT:
-		return mprotect(p, o->len, PROT_NONE);
-	case ENGPEER_STOP:
-		break;
+	case ENGPEER_UNMAP:
+		return munmap(p, o->len);
+	default:
+		return obey_client(e, o);
 	}
-	return 0;
 }
 
-/* Ends with the process that started it. */
 static int
 serve(int fd, const struct engpeer_opts *opts)
 {
@@ -123,9 +208,8 @@ serve(int fd, const struct engpeer_opts *opts)
 	struct kv_engine *e;
 	struct order o;
 	char err[256];
-	int64_t answer;
+	int64_t answer = getpid();
 
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (opts->prepare && opts->prepare())
 		return 1;
 	eo.size = sizeof(eo);
@@ -136,6 +220,7 @@ serve(int fd, const struct engpeer_opts *opts)
 		fprintf(stderr, "peer: %s\n", err);
 		return 1;
 	}
+	send(fd, &answer, sizeof(answer), 0);
 	answer = kv_engine_port(e);
 	while (send(fd, &answer, sizeof(answer), 0) == sizeof(answer) &&
 	       recv(fd, &o, sizeof(o), 0) == sizeof(o) && o.op != ENGPEER_STOP)
@@ -144,60 +229,168 @@ serve(int fd, const struct engpeer_opts *opts)
 	return 0;
 }
 
-/* ---- this process ---- */
+/* ---- the process that makes them ---- */
+
+struct wish {
+	struct engpeer_opts opts;
+	char listen[32]; /* "": any port */
+};
+
+static int maker_fd;
+
+/* Left alone by its parent it is this test's child, and ends with it. */
+static void
+become_peer(int fd, struct wish *w, pid_t test)
+{
+	while (getppid() != test)
+		usleep(100);
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (w->listen[0])
+		w->opts.engine.listen = w->listen;
+	_exit(serve(fd, &w->opts));
+}
 
 static bool
-start_at(struct engpeer *p, const struct engpeer_opts *opts)
+receive_wish(int from, struct wish *w, int *fd)
 {
-	static const struct engpeer_opts plain;
-	int pair[2];
-	int64_t port;
+	char control[CMSG_SPACE(sizeof(int))];
+	struct iovec iov = { w, sizeof(*w) };
+	struct msghdr msg = {
+		.msg_iov = &iov,
+		.msg_iovlen = 1,
+		.msg_control = control,
+		.msg_controllen = sizeof(control),
+	};
 
+	if (recvmsg(from, &msg, MSG_CMSG_CLOEXEC) != sizeof(*w))
+		return false;
+	memcpy(fd, CMSG_DATA(CMSG_FIRSTHDR(&msg)), sizeof(*fd));
+	return true;
+}
+
+static void
+send_wish(const struct wish *w, int fd)
+{
+	union {
+		struct cmsghdr align;
+		char bytes[CMSG_SPACE(sizeof(int))];
+	} control = { 0 };
+	struct wish copy = *w;
+	struct iovec iov = { &copy, sizeof(copy) };
+	struct msghdr msg = {
+		.msg_iov = &iov,
+		.msg_iovlen = 1,
+		.msg_control = control.bytes,
+		.msg_controllen = sizeof(control.bytes),
+	};
+	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+
+	c->cmsg_level = SOL_SOCKET;
+	c->cmsg_type = SCM_RIGHTS;
+	c->cmsg_len = CMSG_LEN(sizeof(int));
+	memcpy(CMSG_DATA(c), &fd, sizeof(fd));
+	assert_int_equal(sendmsg(maker_fd, &msg, MSG_NOSIGNAL), sizeof(copy));
+}
+
+static void
+make_peers(int from, pid_t test)
+{
+	struct wish w;
+	int fd;
+
+	while (receive_wish(from, &w, &fd)) {
+		pid_t pid = fork();
+
+		if (pid == 0 && fork() == 0)
+			become_peer(fd, &w, test);
+		if (pid == 0)
+			_exit(0);
+		waitpid(pid, NULL, 0);
+		close(fd);
+	}
+	_exit(0);
+}
+
+void
+engpeer_init(void)
+{
+	pid_t test = getpid();
+	int pair[2];
+
+	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	assert_int_equal(
 		socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
 	fflush(NULL);
-	p->pid = fork();
-	assert_true(p->pid >= 0);
-	if (p->pid == 0) {
+	if (fork() == 0) {
 		close(pair[0]);
-		_exit(serve(pair[1], opts ? opts : &plain));
+		make_peers(pair[1], test);
 	}
 	close(pair[1]);
+	maker_fd = pair[0];
+}
+
+/* ---- this process ---- */
+
+static bool
+start_at(struct engpeer *p, const struct engpeer_opts *opts, const char *addr)
+{
+	struct wish w = { .opts = opts ? *opts : (struct engpeer_opts){ 0 } };
+	const struct timeval patience = { .tv_sec = 60 };
+	int64_t pid, port;
+	int pair[2];
+	bool ok;
+
+	assert_int_equal(
+		socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+	snprintf(w.listen, sizeof(w.listen), "%s", addr);
+	send_wish(&w, pair[1]);
+	close(pair[1]);
 	p->fd = pair[0];
-	if (recv(p->fd, &port, sizeof(port), 0) == sizeof(port)) {
-		snprintf(p->addr, sizeof(p->addr), "127.0.0.1:%d", (int)port);
-		return true;
+	setsockopt(p->fd, SOL_SOCKET, SO_RCVTIMEO, &patience,
+		   sizeof(patience));
+	ok = recv(p->fd, &pid, sizeof(pid), 0) == sizeof(pid) &&
+	     recv(p->fd, &port, sizeof(port), 0) == sizeof(port);
+	if (!ok) {
+		close(p->fd);
+		return false;
 	}
-	engpeer_kill(p);
-	return false;
+	p->pid = (pid_t)pid;
+	snprintf(p->addr, sizeof(p->addr), "127.0.0.1:%d", (int)port);
+	return true;
 }
 
 bool
 engpeer_start(struct engpeer *p, const struct engpeer_opts *opts)
 {
-	return start_at(p, opts);
+	return start_at(p, opts, "");
 }
 
 bool
 engpeer_restart(struct engpeer *p, const struct engpeer_opts *opts)
 {
-	struct engpeer_opts same = opts ? *opts : (struct engpeer_opts){ 0 };
 	char addr[sizeof(p->addr)];
 
 	memcpy(addr, p->addr, sizeof(addr));
-	same.engine.listen = addr;
-	return start_at(p, &same);
+	return start_at(p, opts, addr);
+}
+
+void
+engpeer_expect_exit(pid_t pid, int code)
+{
+	int status = -1;
+
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), code);
 }
 
 void
 engpeer_stop(struct engpeer *p)
 {
 	struct order o = { .op = ENGPEER_STOP };
-	int status = -1;
 
 	assert_int_equal(send(p->fd, &o, sizeof(o), MSG_NOSIGNAL), sizeof(o));
-	assert_int_equal(waitpid(p->pid, &status, 0), p->pid);
-	assert_int_equal(status, 0);
+	engpeer_expect_exit(p->pid, 0);
 	close(p->fd);
 }
 
@@ -209,17 +402,31 @@ engpeer_kill(struct engpeer *p)
 	close(p->fd);
 }
 
+void
+engpeer_tell(const struct engpeer *p, enum engpeer_op op, uint64_t addr,
+	     uint64_t len, uint64_t seed)
+{
+	struct order o = { .op = op, .addr = addr, .len = len, .seed = seed };
+
+	assert_int_equal(send(p->fd, &o, sizeof(o), MSG_NOSIGNAL), sizeof(o));
+}
+
+int64_t
+engpeer_answer(const struct engpeer *p)
+{
+	int64_t answer = 0;
+
+	assert_int_equal(recv(p->fd, &answer, sizeof(answer), 0),
+			 sizeof(answer));
+	return answer;
+}
+
 int64_t
 engpeer_do(const struct engpeer *p, enum engpeer_op op, uint64_t addr,
 	   uint64_t len, uint64_t seed)
 {
-	struct order o = { .op = op, .addr = addr, .len = len, .seed = seed };
-	int64_t answer = 0;
-
-	assert_int_equal(send(p->fd, &o, sizeof(o), MSG_NOSIGNAL), sizeof(o));
-	assert_int_equal(recv(p->fd, &answer, sizeof(answer), 0),
-			 sizeof(answer));
-	return answer;
+	engpeer_tell(p, op, addr, len, seed);
+	return engpeer_answer(p);
 }
 
 uint64_t

@@ -1,10 +1,7 @@
 #ifndef KV_TEST_ENGPEER_H
 #define KV_TEST_ENGPEER_H
 
-/*
- * An engine in another process, which does what it is told. To be started
- * before this process has threads.
- */
+/* Engines in other processes, which do what they are told. */
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -25,6 +22,9 @@ struct engpeer_opts {
 	struct kv_engine_opts engine; /* size need not be set */
 };
 
+/* First thing in main(): the processes are made by one that has no threads. */
+void engpeer_init(void);
+
 /* opts may be NULL. */
 bool engpeer_start(struct engpeer *p, const struct engpeer_opts *opts);
 /* Closes its engine; fails the test if it does not exit with 0. */
@@ -44,11 +44,22 @@ enum engpeer_op {
 	ENGPEER_FILL,       /* addr, len, seed */
 	ENGPEER_VERIFY,     /* addr, len, seed: bytes that are wrong */
 	ENGPEER_NOTES,      /* how many wait, and the number in the last one */
-	ENGPEER_PROTECT,    /* addr, len: no access any more */
+	ENGPEER_UNMAP,      /* addr, len: not there any more */
+	/* As a client of another engine. */
+	ENGPEER_MEET,  /* addr: the port of that */
+	ENGPEER_WRITE, /* addr there, len, seed: result */
+	ENGPEER_READ,  /* addr there, len, seed: result, or 1 for wrong bytes */
+	ENGPEER_FLOOD, /* as WRITE again and again until it fails: result */
+	ENGPEER_PATH,  /* the first letter of the path, or a result */
+	ENGPEER_DENY,  /* seccomp: the system calls in addr and len fail */
 };
 
 int64_t engpeer_do(const struct engpeer *p, enum engpeer_op op, uint64_t addr,
 		   uint64_t len, uint64_t seed);
+/* The two halves of it. */
+void engpeer_tell(const struct engpeer *p, enum engpeer_op op, uint64_t addr,
+		  uint64_t len, uint64_t seed);
+int64_t engpeer_answer(const struct engpeer *p);
 /* MAP and REGISTER; fails the test when it cannot. */
 uint64_t engpeer_region(const struct engpeer *p, uint64_t len);
 
@@ -56,6 +67,9 @@ uint64_t engpeer_region(const struct engpeer *p, uint64_t len);
 void engpeer_fill(void *p, uint64_t at, size_t len, uint64_t seed);
 /* How many differ. */
 uint64_t engpeer_verify(const void *p, uint64_t at, size_t len, uint64_t seed);
+
+/* Waits for a child; fails the test when it ends in another way. */
+void engpeer_expect_exit(pid_t pid, int code);
 
 /* An engine of this process, or the test fails. */
 struct kv_engine *engpeer_open(const struct kv_engine_opts *opts);

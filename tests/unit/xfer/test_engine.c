@@ -13,7 +13,7 @@ enum {
 	PIECE = 1999, /* nothing is aligned */
 };
 
-static struct engpeer peer, shy_peer;
+static struct engpeer peer;
 
 static void
 expect_path(struct kv_engine *e, const char *addr, const char *want)
@@ -154,6 +154,6 @@ main(void)
 		cmocka_unit_test(test_self),
 	};
 
-	(void)shy_peer;
+	engpeer_init();
 	return cmocka_run_group_tests(tests, start_peers, stop_peers);
 }

@@ -22,7 +22,7 @@ enum {
 
 static const struct kv_id own = { .b = "dialler" };
 static const struct kv_id boot = { .b = "peer" };
-static char buffer[LEN], seen[LEN];
+static char buffer[LEN], seen[LEN + 1];
 
 /* ---- the peer ---- */
 
