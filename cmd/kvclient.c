@@ -148,8 +148,10 @@ pool_start(const struct options *o, struct kv_loop *loop, const char *socket)
 	p = kv_pool_start(&po, loop, err, sizeof(err));
 	if (!p) {
 		code = errno;
-		/* Why it cannot listen was logged where it failed. */
-		if (strncmp(err, "cannot listen", 13) != 0)
+		/* Why it cannot listen was logged where it failed, unless it
+		 * was for want of memory or descriptors. */
+		if (strncmp(err, "cannot listen", 13) != 0 ||
+		    kv_opts_exit_code(code) == EX_OSERR)
 			kv_err("%s", err);
 		errno = code;
 	}

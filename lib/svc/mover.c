@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/attr.h"
+#include "base/fault.h"
 #include "event/worker.h"
 #include "net/stream.h"
 #include "svc/moverwork.h"
@@ -60,9 +61,12 @@ kv_mover_new(const struct kv_mover_opts *opts)
 	struct kv_mover *m;
 	int rc;
 
-	m = calloc(1, sizeof(*m) + n * sizeof(m->work[0]));
-	if (!m)
+	m = KV_FAULT_POINT() ? NULL
+			     : calloc(1, sizeof(*m) + n * sizeof(m->work[0]));
+	if (!m) {
+		errno = ENOMEM;
 		return NULL;
+	}
 	m->opts = *opts;
 	kv_list_init(&m->links);
 	rc = kv_mbox_init(&m->mbox, opts->loop);
@@ -122,7 +126,7 @@ kv_mover_adopt(struct kv_mover *m, struct kv_stream *s,
 	struct kv_moverwork *w = work_choose(m);
 	struct kv_link *l;
 
-	l = calloc(1, sizeof(*l));
+	l = KV_FAULT_POINT() ? NULL : calloc(1, sizeof(*l));
 	if (!l) {
 		s->ops->close(s);
 		errno = ENOMEM;

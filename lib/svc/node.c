@@ -8,6 +8,7 @@
 
 #include "base/attr.h"
 #include "base/bytes.h"
+#include "base/fault.h"
 #include "base/num.h"
 #include "mem/slab.h"
 #include "svc/ident.h"
@@ -170,7 +171,8 @@ static void node_end(struct kv_defer *d);
 static struct kv_node *
 node_alloc(const struct kv_node_opts *opts)
 {
-	struct kv_node *node = calloc(1, sizeof(*node));
+	struct kv_node *node =
+		KV_FAULT_POINT() ? NULL : calloc(1, sizeof(*node));
 
 	if (!node || opts_init(&node->o, opts) < 0) {
 		free(node);
@@ -321,8 +323,9 @@ kv_node_stop(struct kv_node *node, kv_node_done_fn *done, void *arg)
 	node->done_arg = arg;
 	kv_nodepeer_unlisten(node);
 	kv_session_leave_all(node);
-	kv_loop_timer_set(node->loop, &node->drain,
-			  kv_loop_now(node->loop) + node->o.drain_ns);
+	if (kv_loop_timer_set(node->loop, &node->drain,
+			      kv_loop_now(node->loop) + node->o.drain_ns) < 0)
+		kv_loop_defer(node->loop, &node->stop);
 	kv_node_drained(node);
 }
 

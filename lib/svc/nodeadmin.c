@@ -9,6 +9,7 @@
 
 #include "base/attr.h"
 #include "base/bytes.h"
+#include "base/fault.h"
 #include "base/num.h"
 #include "base/status.h"
 #include "store/pattern.h"
@@ -206,7 +207,7 @@ remove_matching(const struct removal *rm, const void *pattern, size_t len)
 			return;
 		}
 	}
-	sw = rm->tenant < 0 ? NULL : calloc(1, sizeof(*sw));
+	sw = rm->tenant < 0 || KV_FAULT_POINT() ? NULL : calloc(1, sizeof(*sw));
 	if (!sw) {
 		kv_pattern_free(p);
 		remove_answer(rm->peer, rm->id,

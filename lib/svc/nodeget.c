@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/attr.h"
+#include "base/fault.h"
 #include "base/num.h"
 #include "base/status.h"
 #include "svc/nodecore.h"
@@ -43,6 +44,8 @@ struct get_move {
 struct kv_nodeget_plan *
 kv_nodeget_plan_new(void)
 {
+	if (KV_FAULT_POINT())
+		return NULL;
 	return calloc(KV_BATCH_KEYS_MAX, sizeof(struct kv_nodeget_plan));
 }
 
@@ -113,7 +116,9 @@ get_new(struct kv_nodepeer *peer, unsigned count, uint32_t budget_ms)
 	struct kv_node *node = peer->node;
 	struct get *g;
 
-	g = calloc(1, sizeof(*g) + count * sizeof(g->moves[0]));
+	g = KV_FAULT_POINT()
+		    ? NULL
+		    : calloc(1, sizeof(*g) + count * sizeof(g->moves[0]));
 	if (!g)
 		return NULL;
 	g->timer.fn = get_late;

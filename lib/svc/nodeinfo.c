@@ -9,6 +9,7 @@
 
 #include "base/attr.h"
 #include "base/bytes.h"
+#include "base/fault.h"
 #include "base/num.h"
 #include "base/status.h"
 #include "store/sum.h"
@@ -246,7 +247,7 @@ static bool
 summing_start(struct kv_nodepeer *peer, uint64_t id, struct kv_object *o)
 {
 	struct kv_node *node = peer->node;
-	struct summing *sm = calloc(1, sizeof(*sm));
+	struct summing *sm = KV_FAULT_POINT() ? NULL : calloc(1, sizeof(*sm));
 
 	if (!sm)
 		return false;

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/attr.h"
+#include "base/fault.h"
 #include "base/num.h"
 #include "base/status.h"
 #include "base/str.h"
@@ -94,7 +95,8 @@ kv_nodepeer_error(struct kv_nodepeer *peer, uint64_t id, int status,
 static struct kv_nodepeer *
 peer_new(struct kv_node *node)
 {
-	struct kv_nodepeer *peer = calloc(1, sizeof(*peer));
+	struct kv_nodepeer *peer =
+		KV_FAULT_POINT() ? NULL : calloc(1, sizeof(*peer));
 
 	if (!peer)
 		return NULL;
@@ -240,7 +242,7 @@ hello_data(struct kv_nodepeer *peer, const struct kv_hello_in *in, uint64_t id)
 			    "is gone");
 		return;
 	}
-	d = calloc(1, sizeof(*d));
+	d = KV_FAULT_POINT() ? NULL : calloc(1, sizeof(*d));
 	s = d ? kv_conn_detach(peer->conn) : NULL;
 	if (!s) {
 		free(d);

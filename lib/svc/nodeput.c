@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/attr.h"
+#include "base/fault.h"
 #include "base/num.h"
 #include "base/status.h"
 #include "mem/slab.h"
@@ -279,7 +280,7 @@ put_alloc(const struct kv_put *m, size_t key_bytes, uint8_t **keys)
 	bytes = sizeof(*put) + n * sizeof(put->keys[0]);
 	if (is_data)
 		bytes += n * sizeof(put->moves[0]);
-	put = calloc(1, bytes + key_bytes);
+	put = KV_FAULT_POINT() ? NULL : calloc(1, bytes + key_bytes);
 	if (!put)
 		return NULL;
 	if (is_data)

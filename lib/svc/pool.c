@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/attr.h"
+#include "base/fault.h"
 #include "base/log.h"
 #include "event/worker.h"
 #include "mem/faulter.h"
@@ -19,6 +20,7 @@
 
 #define MASTER_PORT 50051
 #define NODE_PORT   50052
+#define AGAIN_NS    (100 * KV_NS_PER_MS)
 
 struct kv_pool {
 	struct kv_seg *seg;
@@ -39,6 +41,8 @@ struct kv_pool {
 	uint64_t ready_end;  /* atomic */
 	int failed;          /* atomic: -errno */
 	uint64_t told_bytes; /* the loop's: the node knows */
+	struct kv_timer again;
+	struct kv_log_limit log;
 
 	struct kv_mail end; /* kv_pool_close */
 	sem_t ended;
@@ -54,9 +58,9 @@ struct kv_pool {
 /* ---- pages ---- */
 
 static void
-pages_heard(struct kv_mail *mail)
+pages_tell(struct kv_pool *p)
 {
-	struct kv_pool *p = KV_CONTAINER_OF(mail, struct kv_pool, progress);
+	uint64_t now = kv_loop_now(p->loop);
 	uint64_t end;
 	int failed;
 
@@ -67,8 +71,12 @@ pages_heard(struct kv_mail *mail)
 	if (!p->node)
 		return;
 	if (end > p->told_bytes &&
-	    kv_node_ready(p->node, p->told_bytes, end - p->told_bytes) < 0)
-		kv_err("pages of the pool cannot be used: out of memory");
+	    kv_node_ready(p->node, p->told_bytes, end - p->told_bytes) < 0) {
+		kv_log_limited(&p->log, now, KV_LOG_ERR,
+			       "pages of the pool wait: out of memory");
+		kv_loop_timer_set(p->loop, &p->again, now + AGAIN_NS);
+		return;
+	}
 	p->told_bytes = end;
 	if (!failed)
 		return;
@@ -76,6 +84,18 @@ pages_heard(struct kv_mail *mail)
 	       (unsigned long long)end, (unsigned long long)p->seg->bytes,
 	       strerror(-failed));
 	kv_node_ready_end(p->node);
+}
+
+static void
+pages_heard(struct kv_mail *mail)
+{
+	pages_tell(KV_CONTAINER_OF(mail, struct kv_pool, progress));
+}
+
+static void
+pages_again(struct kv_timer *t)
+{
+	pages_tell(KV_CONTAINER_OF(t, struct kv_pool, again));
 }
 
 static void
@@ -249,6 +269,7 @@ pool_rest(struct kv_pool *p)
 {
 	kv_faulter_stop(p->faulter);
 	p->faulter = NULL;
+	kv_loop_timer_del(&p->again);
 	kv_node_free(p->node);
 	p->node = NULL;
 	if (p->has_mbox)
@@ -287,7 +308,7 @@ struct kv_pool *
 kv_pool_start(const struct kv_pool_opts *opts, struct kv_loop *loop, char *err,
 	      size_t err_bytes)
 {
-	struct kv_pool *p = calloc(1, sizeof(*p));
+	struct kv_pool *p = KV_FAULT_POINT() ? NULL : calloc(1, sizeof(*p));
 	struct starting st = { p, err, err_bytes };
 	int rc;
 
@@ -298,6 +319,7 @@ kv_pool_start(const struct kv_pool_opts *opts, struct kv_loop *loop, char *err,
 	}
 	p->fd = p->fd_ro = -1;
 	p->progress.fn = pages_heard;
+	p->again.fn = pages_again;
 	sem_init(&p->ended, 0, 0);
 	rc = names_init(p, opts, err, err_bytes);
 	if (rc == 0)

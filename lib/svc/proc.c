@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/attr.h"
+#include "base/fault.h"
 #include "base/num.h"
 #include "base/status.h"
 #include "svc/nodecore.h"
@@ -91,7 +92,7 @@ kv_proc_of(struct kv_node *node, const struct kv_peer *who)
 		p->refs++;
 		return p;
 	}
-	p = calloc(1, sizeof(*p));
+	p = KV_FAULT_POINT() ? NULL : calloc(1, sizeof(*p));
 	if (!p)
 		return NULL;
 	p->node = node;
@@ -233,7 +234,7 @@ kv_proc_pin(struct kv_proc *p, struct kv_object *o, uint64_t token)
 	if (pin)
 		kv_list_del(&pin->link);
 	else
-		pin = calloc(1, sizeof(*pin));
+		pin = KV_FAULT_POINT() ? NULL : calloc(1, sizeof(*pin));
 	if (!pin)
 		return 0;
 	if (kv_htab_add(&node->pins, &pin->node, id) < 0) {

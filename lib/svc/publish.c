@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/attr.h"
+#include "base/fault.h"
 #include "base/num.h"
 #include "base/status.h"
 #include "svc/putkey.h"
@@ -128,6 +129,15 @@ frame_answered(struct kv_call *call, int status, const struct kv_msg *msg)
 
 /* ---- frames ---- */
 
+/* Out of memory, or the connection is lost: a new session will say it all. */
+static bool
+frame_failed(struct kv_session *s)
+{
+	s->is_broken = true;
+	kv_loop_defer(s->node->loop, &s->turn);
+	return false;
+}
+
 static bool
 frame_send(struct kv_session *s, const struct kv_publish_ent *adds,
 	   unsigned added, const struct kv_publish_ent *gones, unsigned gone,
@@ -139,9 +149,9 @@ frame_send(struct kv_session *s, const struct kv_publish_ent *adds,
 	uint8_t *tail = NULL;
 	struct frame *f;
 
-	f = malloc(sizeof(*f) + add_bytes);
+	f = KV_FAULT_POINT() ? NULL : malloc(sizeof(*f) + add_bytes);
 	if (!f)
-		return false;
+		return frame_failed(s);
 	memset(f, 0, sizeof(*f));
 	f->call.fn = frame_answered;
 	f->session = s;
@@ -156,7 +166,7 @@ frame_send(struct kv_session *s, const struct kv_publish_ent *adds,
 	if (!m) {
 		kv_rpc_cancel(&f->call);
 		free(f);
-		return false; /* the connection is lost, and will say so */
+		return frame_failed(s);
 	}
 	m->added = kv_le32(added);
 	m->gone = kv_le32(gone);
@@ -228,10 +238,8 @@ sync_send(struct kv_session *s)
 		flags |= KV_PUBLISH_SYNC_END;
 	if (queue_count(&s->scan) > FRAME_ENTS_MAX)
 		s->is_broken = true;
-	if (s->is_broken) {
-		kv_loop_defer(s->node->loop, &s->turn);
-		return false;
-	}
+	if (s->is_broken)
+		return frame_failed(s);
 	if (!frame_send(s, (void *)s->scan.data,
 			(unsigned)queue_count(&s->scan), NULL, 0, flags))
 		return false;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/attr.h"
+#include "base/fault.h"
 #include "base/num.h"
 #include "base/status.h"
 
@@ -442,7 +443,7 @@ key_keep_value(struct kv_putkey *k)
 		return true;
 	if (k->put->node->kept_bytes + k->size > KV_NODE_KEPT_BYTES_MAX)
 		return false;
-	own = malloc(k->size ? k->size : 1);
+	own = KV_FAULT_POINT() ? NULL : malloc(k->size ? k->size : 1);
 	if (!own)
 		return false;
 	if (k->size)
@@ -492,7 +493,7 @@ kv_putkey_place(struct kv_putkey *k)
 	if (n > 1) {
 		size_t bytes = (size_t)n * sizeof(node->scratch[0]);
 
-		k->ext.many = malloc(bytes);
+		k->ext.many = KV_FAULT_POINT() ? NULL : malloc(bytes);
 		if (!k->ext.many) {
 			kv_index_unreserve(node->index, node->scratch,
 					   (unsigned)n);

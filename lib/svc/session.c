@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/attr.h"
+#include "base/fault.h"
 #include "base/num.h"
 #include "base/status.h"
 #include "net/hello.h"
@@ -72,18 +73,26 @@ session_close(struct kv_session *s, const char *why)
 
 static void session_dial(struct kv_timer *t);
 
+/* Arms the timer; without memory for that the next turn tries again. */
+static void
+session_timer(struct kv_session *s, void (*fn)(struct kv_timer *t), uint64_t ns)
+{
+	struct kv_loop *loop = s->node->loop;
+
+	s->timer.fn = fn;
+	if (kv_loop_timer_set(loop, &s->timer, kv_loop_now(loop) + ns) < 0)
+		kv_loop_defer(loop, &s->turn);
+}
+
 /* Between half of the back-off and all of it. */
 static void
 session_wait(struct kv_session *s)
 {
-	struct kv_loop *loop = s->node->loop;
 	uint64_t half = s->backoff_ns / 2;
 
 	s->backoff_ns = kv_min_u64(s->backoff_ns * 2, BACKOFF_NS_MAX);
-	s->timer.fn = session_dial;
-	kv_loop_timer_set(loop, &s->timer,
-			  kv_loop_now(loop) + half +
-				  kv_rng_below(&s->node->rng, half + 1));
+	session_timer(s, session_dial,
+		      half + kv_rng_below(&s->node->rng, half + 1));
 }
 
 void
@@ -132,15 +141,6 @@ kv_session_begin(struct kv_session *s, struct kv_call *call,
 static void session_beat(struct kv_timer *t);
 
 static void
-session_rest(struct kv_session *s)
-{
-	struct kv_loop *loop = s->node->loop;
-
-	s->timer.fn = session_beat;
-	kv_loop_timer_set(loop, &s->timer, kv_loop_now(loop) + s->heartbeat_ns);
-}
-
-static void
 beat_heard(struct kv_call *call, int status, const struct kv_msg *msg)
 {
 	struct kv_session *s = KV_CONTAINER_OF(call, struct kv_session, call);
@@ -169,7 +169,7 @@ session_beat(struct kv_timer *t)
 		kv_session_lost(s, "it owes a verdict");
 		return;
 	}
-	session_rest(s);
+	session_timer(s, session_beat, s->heartbeat_ns);
 	if (s->call.rpc)
 		return; /* the last one is not answered yet */
 	h = kv_session_begin(s, &s->call, KV_MSG_HEARTBEAT);
@@ -272,7 +272,7 @@ session_joined(struct kv_call *call, int status, const struct kv_msg *msg)
 	s->heartbeat_ns =
 		kv_max_u64(kv_get32(r->heartbeat_ms), 10) * KV_NS_PER_MS;
 	s->call.fn = beat_heard;
-	session_rest(s);
+	session_timer(s, session_beat, s->heartbeat_ns);
 	kv_publish_start(s);
 	kv_putkey_session_live(s->node, s->number);
 }
@@ -379,9 +379,13 @@ session_turn(struct kv_defer *d)
 	struct kv_session *s = KV_CONTAINER_OF(d, struct kv_session, turn);
 
 	if (s->is_broken)
-		kv_session_lost(s, "too much to publish");
+		kv_session_lost(s, "it cannot be told everything");
 	else if (s->state == KV_SESSION_LIVE)
 		kv_publish_turn(s);
+	if (s->state == KV_SESSION_LIVE && !s->timer.loop)
+		session_timer(s, session_beat, s->heartbeat_ns);
+	else if (s->state == KV_SESSION_WAITING && !s->timer.loop)
+		session_wait(s);
 }
 
 int
@@ -393,7 +397,7 @@ kv_session_open_all(struct kv_node *node)
 	for (; node->n_sessions < KV_MASTERS_MAX; node->n_sessions++) {
 		if (!node->o.masters[node->n_sessions])
 			break;
-		s = calloc(1, sizeof(*s));
+		s = KV_FAULT_POINT() ? NULL : calloc(1, sizeof(*s));
 		if (!s)
 			return -ENOMEM;
 		s->node = node;

@@ -72,6 +72,7 @@ like "$(cat "$T/err")" 'status 13$' 'is denied'
 
 # ---- a requester that is killed ----
 
+: >"$T/held"
 python3 tests/python/kvraw.py "$sock" hold k4 >"$T/held" &
 holder=$!
 at_exit "kill -KILL $holder 2>/dev/null"
@@ -94,6 +95,7 @@ is "$code" 0 'SIGTERM ends it with 0'
 not_ok 'its socket is gone' test -e "$sock"
 
 start drains
+: >"$T/waits"
 python3 tests/python/kvraw.py "$sock" wait late >"$T/waits" 2>&1 &
 waiter=$!
 at_exit "kill -KILL $waiter 2>/dev/null"
