@@ -16,6 +16,7 @@ struct kv_putop_key {
 	struct kv_hash hash; /* set when the put has several keys */
 	int status;          /* the last failure */
 	bool is_final;
+	bool is_unsure;    /* an owner may have it, and could not say so */
 	uint8_t n_done;    /* owners that have it */
 	uint8_t n_picks;   /* who may be asked, in order */
 	uint8_t next_pick; /* first one not asked yet */

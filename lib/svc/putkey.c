@@ -55,6 +55,16 @@ key_beats(const struct kv_putkey *k, uint32_t version)
 
 static void key_rest(struct kv_putkey *k, int status);
 
+/* What a put hears of a value that stays: it succeeded when that is its own,
+ * from an attempt whose answer was lost. */
+static int
+key_meets(const struct kv_putkey *k, uint64_t random, uint32_t version)
+{
+	return k->put->random == random && k->put->version == version
+		       ? KV_OK
+		       : KV_EEXISTS;
+}
+
 /* Another put of the key may go on: with what became of this one. */
 static void
 key_end_writing(struct kv_putkey *k, int status)
@@ -78,7 +88,10 @@ key_end_writing(struct kv_putkey *k, int status)
 		if (!put->peer)
 			key_rest(t, KV_ECANCELED);
 		else if (exists && !key_beats(t, k->put->version))
-			key_rest(t, KV_EEXISTS);
+			key_rest(t, status == KV_OK
+					    ? key_meets(t, k->put->random,
+							k->put->version)
+					    : KV_EEXISTS);
 		else
 			kv_putkey_admit(t);
 		kv_nodeput_let_go(put);
@@ -533,7 +546,10 @@ kv_putkey_admit(struct kv_putkey *k)
 	o = kv_index_find(node->index, k->hash, put->tenant, k->key,
 			  k->key_len);
 	if (o && !key_beats(k, o->id_version)) {
-		key_rest(k, KV_EEXISTS);
+		key_rest(k,
+			 o->flags & KV_OBJ_HIDDEN
+				 ? KV_EEXISTS
+				 : key_meets(k, o->id_random, o->id_version));
 		return;
 	}
 	if (kv_htab_add(&node->writing, &k->writing, k->hash.lo) < 0) {

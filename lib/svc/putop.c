@@ -237,11 +237,17 @@ kv_putop_result(struct kv_putop *op, size_t i, unsigned cand, int status)
 		k->status = status;
 		k->is_final = true;
 		break;
-	case KV_ENOROOM: /* what this means to the caller, if all say so */
-		k->status = -KV_ENOSPACE;
-		break;
-	default:
+	case KV_ETIMEOUT:
+	case KV_ECONNLOST:
+		k->is_unsure = true;
 		k->status = status;
+		break;
+	case KV_ENOROOM: /* what this means to the caller, if all say so */
+		status = -KV_ENOSPACE;
+		/* fall through */
+	default:
+		if (!k->is_unsure)
+			k->status = status;
 	}
 }
 

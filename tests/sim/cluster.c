@@ -431,6 +431,11 @@ put_judge(struct cluster *cl, struct call *call, unsigned i)
 			forbid(cl, "two puts of %s succeeded", call->name[i]);
 		break;
 	case KV_EEXISTS:
+		/* In bad times another value may have stayed only for as long
+		 * as its owner lived. */
+		if (a)
+			a->is_refused = cl->is_quiet;
+		break;
 	case KV_ENOSPACE:
 	case KV_EINVALID:
 	case KV_ETOOBIG:

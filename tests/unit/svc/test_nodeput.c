@@ -611,6 +611,26 @@ a_lost_connection_leaves_grants_to_their_process(void **state)
 	assert_int_equal(simnode_stat(&sim, "processes"), 0);
 }
 
+/* After an answer was lost: the put is sent again. */
+static void
+a_put_sent_again_succeeds_again(void **state)
+{
+	struct simput item = { "k", 5, "value" };
+	struct simput_opts first = { .random = 7 }, other = { .random = 8 };
+	struct simreq r;
+	uint64_t id;
+
+	(void)state;
+	simreq_open_unix(&r, &sim, 0);
+	id = simreq_put(&r, &item, 1, &first);
+	assert_int_equal(simreq_put_status(&r, id, 0), KV_OK);
+	id = simreq_put(&r, &item, 1, &other);
+	assert_int_equal(simreq_put_status(&r, id, 0), KV_EEXISTS);
+	id = simreq_put(&r, &item, 1, &first);
+	assert_int_equal(simreq_put_status(&r, id, 0), KV_OK);
+	simreq_close(&r);
+}
+
 static void
 a_process_settles_its_grants_on_another_connection(void **state)
 {
@@ -1153,6 +1173,7 @@ main(void)
 		WITH(setup, an_expired_grant_stays_reserved_until_filled),
 		WITH(setup, a_grant_given_up_comes_back),
 		WITH(setup, a_lost_connection_leaves_grants_to_their_process),
+		WITH(setup, a_put_sent_again_succeeds_again),
 		WITH(setup, a_process_settles_its_grants_on_another_connection),
 		WITH(setup, the_exit_of_a_process_frees_its_grants),
 		WITH(setup, bytes_that_stop_coming_cost_the_put),
