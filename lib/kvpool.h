@@ -263,8 +263,8 @@ int kv_op_wait(struct kv_op *op, uint32_t timeout_ms, long *result);
 
 struct kv_node_info {
 	char boot[33]; /* hex */
-	char name[128];
-	char addr[128];
+	char name[136];
+	char addr[136];
 	char state[16]; /* "live", "joining", "suspect", "leaving" */
 	uint64_t pool_bytes, ready_bytes, free_bytes, pinned_bytes, keys;
 	uint64_t victim_age_ms, heard_ms;
@@ -277,8 +277,8 @@ long kv_client_nodes(struct kv_client *c, struct kv_node_info *nodes,
 /* How this client reaches a node. */
 struct kv_link_info {
 	char boot[33];
-	char name[128];
-	char addr[128];
+	char name[136];
+	char addr[136];
 	char path[8];           /* "shm": that of this host, "tcp" */
 	int status;             /* 0, or why it cannot be reached */
 	uint64_t round_trip_ns; /* of a question and its answer */
@@ -291,8 +291,8 @@ long kv_client_links(struct kv_client *c, struct kv_link_info *links,
 
 struct kv_replica_info {
 	char boot[33];
-	char name[128];
-	char addr[128];
+	char name[136];
+	char addr[136];
 	uint64_t size, sum, idle_ms, version_random, pool_off;
 	uint32_t version, pins, extents;
 	int soft_pin, hard_pin;
