@@ -8,7 +8,7 @@
 start_master m
 start_client a
 wait_nodes 1
-A="--socket=$(socket a) --master=$MASTERS"
+A=$(via a)
 cd "$T" || exit 70
 
 cat >odd <<'E'

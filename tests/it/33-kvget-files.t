@@ -8,7 +8,7 @@
 start_master m
 start_client a --global-segment-size=512MB
 wait_nodes 1
-A="--socket=$(socket a) --master=$MASTERS"
+A=$(via a)
 cd "$T" || exit 70
 
 head -c 104857600 /dev/urandom >big

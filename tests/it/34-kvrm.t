@@ -8,8 +8,8 @@ start_master m
 start_client a
 start_client b
 wait_nodes 2
-A="--socket=$(socket a) --master=$MASTERS"
-B="--socket=$(socket b) --master=$MASTERS"
+A=$(via a)
+B=$(via b)
 cd "$T" || exit 70
 echo value >in
 

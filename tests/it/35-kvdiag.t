@@ -18,7 +18,7 @@ is "$(cat out err)" '' 'none'
 start_client a
 start_client b
 wait_nodes 2
-A="--socket=$(socket a) --master=$MASTERS"
+A=$(via a)
 head -c 100000 /dev/urandom >in
 ok 'put two copies' kvput $A -r 2 twice in
 ok 'put one, soft-pinned' kvput $A --soft-pin --prefer "$(addr b)" b/once in

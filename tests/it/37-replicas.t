@@ -9,7 +9,7 @@ start_master m
 start_client a
 start_client b --global-segment-size=16MB
 wait_nodes 2
-A="--socket=$(socket a) --master=$MASTERS"
+A=$(via a)
 cd "$T" || exit 70
 head -c 3000000 /dev/urandom >in
 

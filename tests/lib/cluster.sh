@@ -14,6 +14,8 @@
 #	end_all				a test: all of them end well
 #	pid_of NAME
 #	socket NAME, addr NAME		of a client
+#	via NAME			options that lead to a client, and through
+#					it to all others
 #	try_for SECONDS COMMAND...	again and again until it succeeds
 #
 # MASTERS is the list of all masters so far; M the options that lead there and
@@ -37,6 +39,11 @@ pid_of()
 socket()
 {
 	echo "$T/$1.sock"
+}
+
+via()
+{
+	echo "--socket=$T/$1.sock --master=$MASTERS --timeout=60s"
 }
 
 addr()
@@ -128,7 +135,8 @@ start_master()
 	start "$cluster_master" --rpc-port kvmaster \
 		--listen=127.0.0.1 --http-port=0 "$@"
 	MASTERS=${MASTERS:+$MASTERS,}127.0.0.1:$cluster_port
-	M="--socket= --master=$MASTERS"
+	# Machines that run tests may have a lot to do besides.
+	M="--socket= --master=$MASTERS --timeout=60s"
 }
 
 start_client()
