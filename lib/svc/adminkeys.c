@@ -60,14 +60,21 @@ listing_gone(void *arg)
 static int
 write_line(struct kv_bytes *out, const uint8_t *p, size_t n)
 {
-	size_t i;
+	size_t i, plain = 0; /* bytes ahead of i that stay as they are */
 	int rc = 0;
 
-	for (i = 0; i < n && rc == 0; i++)
-		if (p[i] < 0x20 || p[i] == 0x7f)
+	for (i = 0; i < n && rc == 0; i++) {
+		if (p[i] >= 0x20 && p[i] != 0x7f) {
+			plain++;
+			continue;
+		}
+		rc = kv_bytes_append(out, p + i - plain, plain);
+		plain = 0;
+		if (rc == 0)
 			rc = kv_bytes_printf(out, "%%%02X", p[i]);
-		else
-			rc = kv_bytes_append(out, &p[i], 1);
+	}
+	if (rc == 0)
+		rc = kv_bytes_append(out, p + i - plain, plain);
 	return rc ? rc : kv_bytes_append(out, "\n", 1);
 }
 
