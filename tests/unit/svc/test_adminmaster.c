@@ -807,6 +807,24 @@ the_reader_of_a_list_leaves(void **state)
 }
 
 static void
+a_node_leaves_in_the_middle_of_a_list(void **state)
+{
+	struct page p = { 0 };
+
+	(void)state;
+	say(&c, "GET", "/get_all_keys");
+	page_add(&p, "first", 5);
+	answer_page(&a, &p, 1);
+	rig_send(&a.p, KV_MSG_LEAVE, NULL, NULL, 0);
+	rig_ms(10);
+	page_add(&p, "second", 6);
+	answer_page(&b, &p, 0);
+	assert_int_equal(take(), 200);
+	check_text("first\nsecond\n");
+	assert_null(strstr((char *)c.tail.data, "X-Kvpool-Away"));
+}
+
+static void
 broken_pages_end_a_list(void **state)
 {
 	struct kv_keys_r r = { .count = kv_le32(1000) };
@@ -825,6 +843,12 @@ broken_pages_end_a_list(void **state)
 }
 
 /* ---- the end of all keys ---- */
+
+static void
+stopped(void *arg)
+{
+	(void)arg;
+}
 
 static void
 answer_remove(struct rignode *n, unsigned flags, const char *tenant,
@@ -871,6 +895,27 @@ removal_with_a_node_away(void **state)
 		   "\"error_code\":-900,\"error_message\":"
 		   "\"not all nodes answered: try again\",\"away\":["
 		   "\"b0000000-0000-0000-0000-000000000000\"]}");
+}
+
+/* As one is that has too many questions under way. */
+static void
+a_master_that_is_busy(void **state)
+{
+	static const char *const targets[] = { "/query_key?key=k",
+					       "/get_all_keys" };
+
+	(void)state;
+	kv_master_stop(rig.m, stopped, NULL);
+	for (size_t i = 0; i < KV_ARRAY_LEN(targets); i++) {
+		assert_int_equal(httpclient_get(&c, targets[i]), 503);
+		check_has("\"error_message\":\"busy, try again\"");
+	}
+	assert_int_equal(httpclient_ask(&c, "POST", "/api/v1/remove_all", ""),
+			 503);
+	assert_int_equal(httpclient_get(&c, "/batch_query_keys?keys=k,l"), 200);
+	check_text("{\"success\":true,\"data\":{"
+		   "\"k\":{\"ok\":false,\"error\":\"busy, try again\"},"
+		   "\"l\":{\"ok\":false,\"error\":\"busy, try again\"}}}");
 }
 
 static void
@@ -923,9 +968,11 @@ main(void)
 		in_scene(nodes_that_give_no_keys_are_named),
 		in_scene(a_list_of_no_nodes),
 		in_scene(the_reader_of_a_list_leaves),
+		in_scene(a_node_leaves_in_the_middle_of_a_list),
 		in_scene(broken_pages_end_a_list),
 		in_scene(everything_is_removed),
 		in_scene(removal_with_a_node_away),
+		in_scene(a_master_that_is_busy),
 		in_scene(no_port),
 	};
 
