@@ -125,6 +125,7 @@ job_end(struct kv_intake *j, int rc)
 	mb->progress = kv_master_now(m);
 	kv_master_count(m, KV_MASTERSTAT_PUBLISHED, j->added);
 	kv_master_count(m, KV_MASTERSTAT_WITHDRAWN, j->gone);
+	mb->withdrawn += j->gone;
 	if (j->added > 0 && !(j->flags & KV_PUBLISH_SYNC))
 		kv_masterstats_op(m, KV_MASTERSTAT_PUT_END, j->added,
 				  j->losers);

@@ -24,8 +24,7 @@
 struct kv_intake;
 struct kv_relay;
 
-#define KV_MASTER_TICK_NS      (100 * KV_NS_PER_MS)
-#define KV_MASTER_HEARTBEAT_MS 1000
+#define KV_MASTER_TICK_NS (100 * KV_NS_PER_MS)
 
 enum kv_master_phase {
 	KV_MASTER_RUNNING,
@@ -200,9 +199,10 @@ struct kv_member {
 	char name[KV_NAME_BYTES_MAX + 1];
 	uint8_t addr_len;
 	uint8_t name_len;
-	bool is_loopback;  /* its address means another host elsewhere */
-	uint64_t heard;    /* heartbeat; kv_master_now() */
-	uint64_t progress; /* of its sync */
+	bool is_loopback;   /* its address means another host elsewhere */
+	uint64_t heard;     /* heartbeat; kv_master_now() */
+	uint64_t progress;  /* of its sync */
+	uint64_t withdrawn; /* keys, in all */
 	struct kv_heartbeat room;
 	struct kv_log_limit loopback_log;
 

@@ -19,6 +19,11 @@
 /* Places of the directory swept in one turn: some 50 us. */
 #define SWEEP_STEPS 8192
 
+enum {
+	HEARTBEAT_MS_MAX = 1000,
+	HEARTBEATS_IN_TTL_MIN = 4,
+};
+
 static const char *const state_names[] = {
 	[KV_NODE_JOINING] = "joining",
 	[KV_NODE_LIVE] = "live",
@@ -466,6 +471,7 @@ kv_member_join(struct kv_masterpeer *p, const struct kv_msg *msg)
 	const struct kv_join *j = msg->body;
 	struct kv_join_r *r;
 	const char *addr, *name;
+	uint64_t ttl_ms;
 	struct kv_cut cut;
 	int status;
 
@@ -490,12 +496,13 @@ kv_member_join(struct kv_masterpeer *p, const struct kv_msg *msg)
 			       j->name_len, name, j->addr_len, addr, p->addr,
 			       kv_status_text(status));
 	}
+	ttl_ms = kv_min_u64(p->m->o.ttl_ns / KV_NS_PER_MS, UINT32_MAX);
 	r = kv_conn_begin(p->conn, KV_MSG_JOIN_R, msg->id, 0);
 	if (r) {
 		r->status = (uint8_t)status;
-		r->heartbeat_ms = kv_le32(KV_MASTER_HEARTBEAT_MS);
-		r->ttl_ms = kv_le32((uint32_t)kv_min_u64(
-			p->m->o.ttl_ns / KV_NS_PER_MS, UINT32_MAX));
+		r->heartbeat_ms = kv_le32((uint32_t)kv_min_u64(
+			ttl_ms / HEARTBEATS_IN_TTL_MIN, HEARTBEAT_MS_MAX));
+		r->ttl_ms = kv_le32((uint32_t)ttl_ms);
 		kv_conn_end(p->conn);
 	}
 	return 0;

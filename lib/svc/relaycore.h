@@ -16,16 +16,27 @@ struct kv_relayleg {
 	struct kv_call call;
 	struct kv_relay *r;
 	struct kv_id boot;
-	struct kv_bytes index; /* REMOVE: uint32_t numbers of the keys; of
-				* all keys, when it is empty */
+	uint64_t deadline_ns;
+	/* REMOVE: */
+	struct kv_bytes index; /* uint32_t numbers of the keys; when it is
+				* empty: of all keys */
+	bool is_settling;      /* removed; withdrawals may be on their way */
+	uint64_t withdrawn;    /* member->withdrawn at the last look */
+};
+
+enum kv_relayleg_next {
+	KV_RELAYLEG_AWAY,
+	KV_RELAYLEG_OVER,
+	KV_RELAYLEG_GOES_ON, /* its call is under way again */
 };
 
 struct kv_relay_kind {
 	/* Checks the question and sends the legs. 0, or a status, or -EPROTO
 	 * for a malformed one. */
 	int (*start)(struct kv_relay *r, const struct kv_msg *msg);
-	/* An answer; false: it is none. */
-	bool (*take)(struct kv_relayleg *leg, const struct kv_msg *msg);
+	/* An answer. */
+	enum kv_relayleg_next (*take)(struct kv_relayleg *leg,
+				      const struct kv_msg *msg);
 	/* The node did not give one. May be NULL. */
 	void (*away)(struct kv_relayleg *leg);
 	/* Completes relay->out: body and tail of the answer. False: no

@@ -61,20 +61,34 @@ error_take(struct kv_relay *r, const struct kv_msg *msg)
 	return true;
 }
 
+static enum kv_relayleg_next
+answer_take(struct kv_relayleg *leg, const struct kv_msg *msg)
+{
+	struct kv_relay *r = leg->r;
+
+	if (msg->flags & KV_FLAG_MORE)
+		return KV_RELAYLEG_AWAY;
+	if (msg->type == KV_MSG_ERROR_R)
+		return error_take(r, msg) ? KV_RELAYLEG_OVER : KV_RELAYLEG_AWAY;
+	if (msg->type != r->type + 128 && msg->type != KV_MSG_PING_R)
+		return KV_RELAYLEG_AWAY;
+	return r->kind->take(leg, msg);
+}
+
 static void
 leg_answered(struct kv_call *call, int status, const struct kv_msg *msg)
 {
 	struct kv_relayleg *leg =
 		KV_CONTAINER_OF(call, struct kv_relayleg, call);
-	struct kv_relay *r = leg->r;
-	bool is_taken = false;
+	enum kv_relayleg_next next = KV_RELAYLEG_AWAY;
 
-	if (status == 0 && msg->type == KV_MSG_ERROR_R)
-		is_taken = error_take(r, msg);
-	else if (status == 0 && msg->type == r->type + 128 &&
-		 !(msg->flags & KV_FLAG_MORE))
-		is_taken = r->kind->take(leg, msg);
-	if (!is_taken)
+	if (status == 0)
+		next = answer_take(leg, msg);
+	else if (leg->is_settling)
+		next = KV_RELAYLEG_OVER;
+	if (next == KV_RELAYLEG_GOES_ON)
+		return;
+	if (next == KV_RELAYLEG_AWAY)
 		leg_away(leg);
 	kv_relayleg_end(leg);
 }
@@ -103,8 +117,9 @@ kv_relayleg_send(struct kv_relayleg *leg, struct kv_member *mb,
 	uint8_t *to;
 
 	kv_master_count(r->m, KV_MASTERSTAT_RELAYS, 1);
-	if (!mb->peer || !kv_rpc_begin(&mb->rpc, &leg->call, r->type,
-				       kv_loop_now(r->m->loop) + LEG_NS)) {
+	leg->deadline_ns = kv_loop_now(r->m->loop) + LEG_NS;
+	if (!mb->peer ||
+	    !kv_rpc_begin(&mb->rpc, &leg->call, r->type, leg->deadline_ns)) {
 		leg_away(leg);
 		kv_relayleg_end(leg);
 		return;

@@ -68,14 +68,16 @@ keys_start(struct kv_relay *r, const struct kv_msg *msg)
 	return 0;
 }
 
-static bool
+static enum kv_relayleg_next
 keys_take(struct kv_relayleg *leg, const struct kv_msg *msg)
 {
 	struct kv_relay *r = leg->r;
 
+	if (msg->type != KV_MSG_KEYS_R)
+		return KV_RELAYLEG_AWAY;
 	if (!page_build(r, msg->body, msg->tail, msg->tail_len))
 		r->error = KV_ENOMEM;
-	return true;
+	return KV_RELAYLEG_OVER;
 }
 
 /* Without a page: there is no node at all, or this one has none to give. */
@@ -168,7 +170,7 @@ record_add(struct kv_relay *r, struct kv_member *mb,
 	       kv_bytes_append(&r->out, mb ? mb->name : "", rec.name_len) == 0;
 }
 
-static bool
+static enum kv_relayleg_next
 query_take(struct kv_relayleg *leg, const struct kv_msg *msg)
 {
 	const struct kv_query_r *a = msg->body;
@@ -178,18 +180,19 @@ query_take(struct kv_relayleg *leg, const struct kv_msg *msg)
 	struct kv_cut cut;
 	uint32_t i;
 
-	if (a->status != KV_OK && a->status != KV_EMISS)
-		return false;
+	if (msg->type != KV_MSG_QUERY_R ||
+	    (a->status != KV_OK && a->status != KV_EMISS))
+		return KV_RELAYLEG_AWAY;
 	kv_cut_init(&cut, msg);
 	for (i = 0; i < kv_get32(a->count); i++) {
 		rec = kv_cut_take(&cut, sizeof(*rec));
 		if (!rec ||
 		    !kv_cut_take(&cut, (size_t)rec->addr_len + rec->name_len))
-			return false;
+			return KV_RELAYLEG_AWAY;
 		if (!record_add(r, mb, rec))
 			r->error = KV_ENOMEM;
 	}
-	return kv_cut_done(&cut);
+	return kv_cut_done(&cut) ? KV_RELAYLEG_OVER : KV_RELAYLEG_AWAY;
 }
 
 static bool

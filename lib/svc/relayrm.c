@@ -205,31 +205,73 @@ leg_key(const struct kv_relayleg *leg, size_t j)
 	return &leg->r->keys[i];
 }
 
-static bool
+/*
+ * The node let keys go that this master cannot name. It says which soon after:
+ * all of it has come when a PING was answered and nothing came meanwhile.
+ */
+static enum kv_relayleg_next
+settle(struct kv_relayleg *leg, struct kv_member *mb)
+{
+	if (!mb || !mb->peer)
+		return KV_RELAYLEG_OVER;
+	leg->is_settling = true;
+	leg->withdrawn = mb->withdrawn;
+	if (!kv_rpc_begin(&mb->rpc, &leg->call, KV_MSG_PING, leg->deadline_ns))
+		return KV_RELAYLEG_OVER;
+	kv_rpc_end(&mb->rpc);
+	return KV_RELAYLEG_GOES_ON;
+}
+
+/* What the node published until now is from before the removal. */
+static void
+forget(struct kv_member *mb, struct kv_relay_key *k)
+{
+	struct kv_dir_view view;
+
+	if (!k->is_known) {
+		if (!kv_dir_find(mb->m->dir, k->hash, &view))
+			return;
+		k->id = view.id;
+	}
+	kv_member_forget(mb, k->hash, k->id);
+}
+
+static enum kv_relayleg_next
+keys_take(struct kv_relayleg *leg, struct kv_member *mb,
+	  const struct kv_msg *msg)
+{
+	const struct kv_remove_r *a = msg->body;
+	struct kv_relay_key *k;
+	size_t j;
+
+	if (kv_get32(a->count) != leg_count(leg) ||
+	    msg->tail_len != leg_count(leg))
+		return KV_RELAYLEG_AWAY;
+	for (j = 0; j < leg_count(leg); j++) {
+		k = leg_key(leg, j);
+		merge(k, msg->tail[j]);
+		if (msg->tail[j] == KV_OK && mb)
+			forget(mb, k);
+	}
+	return KV_RELAYLEG_OVER;
+}
+
+static enum kv_relayleg_next
 remove_take(struct kv_relayleg *leg, const struct kv_msg *msg)
 {
 	const struct kv_remove_r *a = msg->body;
 	struct kv_relay *r = leg->r;
 	struct kv_member *mb = kv_member_find(r->m, leg->boot);
-	struct kv_relay_key *k;
-	size_t j;
 
-	if (a->status != KV_OK)
-		return false;
-	if (r->op != KV_REMOVE_KEYS) {
-		r->removed += kv_get64(a->removed);
-		return true;
-	}
-	if (kv_get32(a->count) != leg_count(leg) ||
-	    msg->tail_len != leg_count(leg))
-		return false;
-	for (j = 0; j < leg_count(leg); j++) {
-		k = leg_key(leg, j);
-		merge(k, msg->tail[j]);
-		if (msg->tail[j] == KV_OK && mb && k->is_known)
-			kv_member_forget(mb, k->hash, k->id);
-	}
-	return true;
+	if (leg->is_settling)
+		return mb && mb->withdrawn != leg->withdrawn ? settle(leg, mb)
+							     : KV_RELAYLEG_OVER;
+	if (msg->type != KV_MSG_REMOVE_R || a->status != KV_OK)
+		return KV_RELAYLEG_AWAY;
+	if (r->op == KV_REMOVE_KEYS)
+		return keys_take(leg, mb, msg);
+	r->removed += kv_get64(a->removed);
+	return kv_get64(a->removed) > 0 ? settle(leg, mb) : KV_RELAYLEG_OVER;
 }
 
 /* A node that was asked for keys of which it is an owner. */

@@ -90,8 +90,11 @@ void rig_expect_dropped(struct rigpeer *p);
 
 /* ---- nodes ---- */
 
-/* A process that listens on host:port and has said HELLO. boot: the first byte
- * of its boot id. */
+/* A process that listens on host:port. boot: the first byte of its boot id. */
+void rig_listen(struct rignode *n, const char *host, unsigned port,
+		uint8_t boot);
+void rig_unlisten(struct rignode *n);
+/* And has said HELLO. */
 void rig_node(struct rignode *n, const char *host, unsigned port, uint8_t boot);
 /* JOIN with this address (NULL: ":port"); the status. */
 int rig_join(struct rignode *n, const char *addr);
@@ -115,6 +118,9 @@ struct wireframe *rig_publish(struct rignode *n, unsigned flags,
 void rig_beat(struct rignode *n);
 /* Answers the next CHECK: each key is there, or not. Returns how many. */
 unsigned rig_confirm(struct rignode *n, bool is_there);
+/* Answers the PING that comes after an answer to REMOVE by pattern, which tells
+ * that all withdrawals have come. */
+void rig_pong(struct rignode *n);
 /* Waits for a DECIDE of one key, checks key and id; the verdict. */
 int rig_decided(struct rignode *n, unsigned key, uint64_t random);
 unsigned rig_decides(struct rignode *n); /* DECIDE frames that came */

@@ -863,6 +863,8 @@ answer_remove(struct rignode *n, unsigned flags, const char *tenant,
 	assert_int_equal(f->tail_len, strlen(tenant));
 	assert_memory_equal(f->tail, tenant, f->tail_len);
 	answer(n, f, &r, NULL);
+	if (removed > 0)
+		rig_pong(n);
 }
 
 static void

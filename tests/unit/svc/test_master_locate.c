@@ -160,6 +160,35 @@ owners_of_very_many_keys_fit_in_a_frame(void **state)
 	assert_int_equal(rig_owners(&req, 5) >> 10, 0xff);
 }
 
+/* One connection does not get more than its share of a turn. */
+static void
+who_asks_much_waits_for_others(void **state)
+{
+	enum {
+		KEYS = 500,
+		ASKS = 64,
+		SHARE = 8192 / KEYS + 1
+	};
+	struct kv_lookup l = { .count = kv_le32(KEYS),
+			       .flags = KV_LOOKUP_EXIST };
+	const uint64_t *done;
+	uint64_t before;
+	unsigned i;
+
+	(void)state;
+	done = &rig.m->stats[KV_MASTERSTAT_EXIST_KEY_BATCHES];
+	for (i = 0; i < ASKS; i++)
+		rig_send(&req, KV_MSG_LOOKUP, &l, ids,
+			 KEYS * sizeof(struct kv_id));
+	while (*done < ASKS) {
+		before = *done;
+		if (kv_loop_next(rig.loop) > rig.clock.ns)
+			rig.clock.ns = kv_loop_next(rig.loop);
+		kv_loop_turn(rig.loop, 0);
+		assert_in_range(*done - before, 0, SHARE);
+	}
+}
+
 /* ---- reports ---- */
 
 static void
@@ -475,6 +504,7 @@ main(void)
 		TWO(a_frame_full_of_keys),
 		TWO(owners_in_the_order_of_the_keys),
 		TWO(owners_of_very_many_keys_fit_in_a_frame),
+		TWO(who_asks_much_waits_for_others),
 		TWO(a_report_holds_for_its_host),
 		TWO(a_report_ends_after_five_seconds),
 		TWO(a_report_is_taken_back),

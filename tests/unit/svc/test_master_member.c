@@ -385,12 +385,23 @@ another_process_at_the_address_means_gone(void **state)
 	simnet_cut(rig.sn, "10.0.0.2", RIG_MASTER);
 	rig_ms(10);
 	rig_kill(&a);
+	rig_listen(&new, "10.0.0.2", 52, 3);
 	simnet_heal(rig.sn, "10.0.0.2", RIG_MASTER);
-	rig_up(&new, "10.0.0.2", 52, 3);
 	rig_ms(10);
+	assert_int_equal(new.probed, 1);
 	assert_false(rig_exists(&req, 1));
 	assert_int_equal(rig_state(&req, &a), 0);
-	assert_int_equal(rig_state(&req, &new), KV_NODE_LIVE);
+}
+
+static void
+a_closed_port_alone_is_no_death(void **state)
+{
+	(void)state;
+	rig_put(&a, 1, 10, 0);
+	rig_unlisten(&a);
+	rig_report(&req, &a, false);
+	rig_ms(10);
+	assert_int_equal(rig_state(&req, &a), KV_NODE_SUSPECT);
 }
 
 static void
@@ -571,6 +582,7 @@ main(void)
 		TWO(a_silent_node_is_given_up_after_the_ttl),
 		TWO(a_killed_process_is_gone_at_once),
 		TWO(another_process_at_the_address_means_gone),
+		TWO(a_closed_port_alone_is_no_death),
 		TWO(a_broken_session_alone_is_no_death),
 		TWO(a_lost_host_is_hidden_first),
 		TWO(a_dead_nodes_keys_are_misses_while_it_is_swept),

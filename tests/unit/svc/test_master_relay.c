@@ -348,6 +348,8 @@ pattern_serve(struct rignode *n, const char *pattern, unsigned removed)
 	assert_memory_equal(f->tail, pattern, strlen(pattern));
 	wirepeer_send(&n->p.w, KV_MSG_REMOVE_R, f->id, &r, NULL, 0);
 	wireframe_free(f);
+	if (removed > 0)
+		rig_pong(n);
 }
 
 static void
@@ -363,6 +365,80 @@ all_nodes_remove_all(void **state)
 	removed_is(id, "", 7, 0);
 	assert_int_equal(rig_stat(&req, "master_remove_all_requests_total"), 1);
 	assert_int_equal(rig_stat(&req, "master_remove_all_failures_total"), 0);
+}
+
+static void
+what_was_removed_is_a_miss_at_once(void **state)
+{
+	struct kv_remove_r r = { .removed = kv_le64(2) };
+	struct wireframe *f;
+	uint64_t id;
+
+	(void)state;
+	rig_put(&a, 1, 10, 0);
+	rig_put(&a, 2, 10, 0);
+	id = pattern_send(NULL);
+	pattern_serve(&b, "", 0);
+	pattern_serve(&c, "", 0);
+	f = rig_wait(&a.p, KV_MSG_REMOVE);
+	wirepeer_send(&a.p.w, KV_MSG_REMOVE_R, f->id, &r, NULL, 0);
+	wireframe_free(f);
+	/* It tells in two portions. */
+	rig_gone(&a, 1, 10);
+	rig_pong(&a);
+	rig_ms(5);
+	assert_int_equal(wirepeer_count(&req.w, KV_MSG_REMOVE_R), 0);
+	rig_gone(&a, 2, 10);
+	rig_pong(&a);
+	rig_ms(5);
+	assert_int_equal(wirepeer_count(&req.w, KV_MSG_REMOVE_R), 0);
+	rig_pong(&a);
+	removed_is(id, "", 2, 0);
+	assert_false(rig_exists(&req, 1));
+	assert_false(rig_exists(&req, 2));
+}
+
+static void
+who_removed_and_fell_silent_is_not_away(void **state)
+{
+	struct kv_remove_r r = { .removed = kv_le64(2) };
+	struct wireframe *f;
+	uint64_t id;
+
+	(void)state;
+	id = pattern_send(NULL);
+	pattern_serve(&b, "", 0);
+	pattern_serve(&c, "", 0);
+	f = rig_wait(&a.p, KV_MSG_REMOVE);
+	wirepeer_send(&a.p.w, KV_MSG_REMOVE_R, f->id, &r, NULL, 0);
+	wireframe_free(f);
+	rig_ms(1900);
+	assert_int_equal(wirepeer_count(&req.w, KV_MSG_REMOVE_R), 0);
+	removed_is(id, "", 2, 0);
+}
+
+static void
+a_key_published_while_it_was_removed(void **state)
+{
+	static struct rignode d;
+	struct kv_publish_ent e = { .hash = letter_hash('x'),
+				    .put_id = { kv_le64(1) } };
+	uint64_t id;
+
+	(void)state;
+	rig_node(&d, "10.0.0.5", 52, 4);
+	rig_join(&d, NULL);
+	id = remove_send("", "x", 0);
+	rig_ms(5);
+	/* Part of its sync, sent before it heard of the removal. */
+	wireframe_free(rig_publish(&d, KV_PUBLISH_SYNC, &e, 1, 0));
+	assert_int_equal(letter_owners('x'), 1);
+	remove_serve(&a, "x", "1");
+	remove_serve(&b, "x", "1");
+	remove_serve(&c, "x", "1");
+	remove_serve(&d, "x", "0");
+	removed_is(id, "0", 1, 0);
+	assert_int_equal(letter_owners('x'), 0);
 }
 
 static void
@@ -747,7 +823,10 @@ main(void)
 		THREE(no_key_and_no_owner),
 		THREE(other_tenants_keys_are_denied),
 		THREE(more_keys_than_a_batch),
+		THREE(a_key_published_while_it_was_removed),
 		THREE(all_nodes_remove_all),
+		THREE(what_was_removed_is_a_miss_at_once),
+		THREE(who_removed_and_fell_silent_is_not_away),
 		THREE(nodes_that_did_not_remove_are_away),
 		THREE(a_bad_pattern_is_the_askers_fault),
 		THREE(malformed_removals),
