@@ -46,10 +46,11 @@ map(size_t bytes, int fd)
 	if (p == MAP_FAILED)
 		return NULL;
 	at = (char *)(uintptr_t)kv_round_up_u64((uintptr_t)p, HUGE_BYTES);
-	if (mmap(at, bytes, PROT_READ | PROT_WRITE,
-		 MAP_FIXED |
-			 (fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED),
-		 fd, 0) == MAP_FAILED)
+	at = mmap(at, bytes, PROT_READ | PROT_WRITE,
+		  MAP_FIXED |
+			  (fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED),
+		  fd, 0);
+	if (at == MAP_FAILED)
 		return NULL;
 	madvise(at, bytes, MADV_HUGEPAGE);
 	memset(at, 0x5a, bytes);
