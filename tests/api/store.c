@@ -111,7 +111,7 @@ test_batch(struct kv_client *c, const char *peer)
 	struct kv_put_item puts[BLOCKS + 1] = { 0 };
 	struct kv_get_item gets[BLOCKS + 1] = { 0 };
 	struct kv_buf from[BLOCKS][3], to[BLOCKS][2];
-	char keys[BLOCKS][16];
+	char keys[BLOCKS][24];
 
 	for (int i = 0; i < BLOCKS; i++) {
 		snprintf(keys[i], sizeof(keys[i]), "block/%d", i);
@@ -335,7 +335,7 @@ test_many(struct kv_client *c)
 {
 	static struct kv_put_item puts[BATCH * 30];
 	static struct kv_key keys[BATCH * 30];
-	static char text[BATCH * 30][16];
+	static char text[BATCH * 30][24];
 	static uint8_t found[BATCH * 30];
 	struct kv_buf value = { block[0], 100 };
 	const int n = BATCH * 30;

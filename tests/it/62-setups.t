@@ -17,6 +17,7 @@ export CFLAGS
 # set_up NAME MODE: until both ranks have got blocks, then ^C.
 set_up()
 {
+	: >set.out
 	"$TOP/scripts/$1" >set.out 2>set.err &
 	set_pid=$!
 	set_tries=600
