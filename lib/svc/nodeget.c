@@ -21,6 +21,8 @@
 /* Bytes may be on their way a little longer than the requester waits: when it
  * has closed the data connection there is nothing to cancel. */
 #define LATE_NS (1 * KV_NS_PER_S)
+/* What is hidden for longer is a miss. */
+#define HIDDEN_NS (200 * KV_NS_PER_MS)
 
 /* What is to be done for one key. */
 struct kv_nodeget_plan {
@@ -272,6 +274,18 @@ plan_pin(struct planner *g, struct kv_nodeget_plan *p)
 	return KV_OK;
 }
 
+/* The master may have named this node already, and its verdict be on its way
+ * here: who comes to copy it asks again. */
+static int
+hidden_status(const struct planner *g, const struct kv_object *o)
+{
+	uint64_t now = kv_loop_now(g->peer->node->loop);
+
+	if (g->msg->flags & KV_GET_ZERO_COPY || now > o->used_ns + HIDDEN_NS)
+		return KV_EMISS;
+	return KV_EBUSY;
+}
+
 static int
 plan_key(struct planner *g, const struct kv_get_ent *ent,
 	 struct kv_nodeget_plan *p)
@@ -287,8 +301,10 @@ plan_key(struct planner *g, const struct kv_get_ent *ent,
 	p->object = NULL;
 	o = kv_index_find(node->index, p->hash, g->peer->tenant, p->key,
 			  kv_get16(ent->key_len));
-	if (!o || (o->flags & KV_OBJ_HIDDEN))
+	if (!o)
 		return KV_EMISS;
+	if (o->flags & KV_OBJ_HIDDEN)
+		return hidden_status(g, o);
 	p->object = o;
 	p->off = is_range ? kv_min_u64(kv_get64(ent->off), o->size) : 0;
 	p->bytes = kv_min_u64(len, o->size - p->off);
