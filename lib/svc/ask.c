@@ -8,7 +8,8 @@
 #include "base/num.h"
 #include "base/status.h"
 
-#define TRY_NS KV_NS_PER_S
+#define TRY_NS       KV_NS_PER_S
+#define TRY_LEAST_NS (200 * KV_NS_PER_MS)
 
 static void ask_next(struct kv_ask *ask);
 
@@ -71,14 +72,16 @@ static void
 ask_send(struct kv_ask *ask)
 {
 	uint64_t now = kv_loop_now(ask->ch->loop);
-	uint64_t try_ns = ask->try_ns ? ask->try_ns : TRY_NS;
+	uint64_t until = ask->try_ns ? now + ask->try_ns
+				     : kv_chan_patience(ask->ch, ask->deadline,
+							TRY_LEAST_NS, TRY_NS);
 	struct kv_rpc *rpc = &ask->link->ctl.rpc;
 	void *body;
 	int rc;
 
 	ask->call.fn = ask_answered;
 	body = kv_rpc_begin(rpc, &ask->call, ask->type,
-			    kv_min_u64(ask->deadline, now + try_ns));
+			    kv_min_u64(ask->deadline, until));
 	if (!body) {
 		ask_failed(ask, -KV_ECONNLOST);
 		return;

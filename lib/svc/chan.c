@@ -6,6 +6,7 @@
 
 #include "base/attr.h"
 #include "base/clock.h"
+#include "base/num.h"
 #include "base/status.h"
 #include "svc/ask.h"
 
@@ -107,6 +108,16 @@ kv_chan_link(struct kv_chan *ch, const struct kv_id *boot)
 	kv_list_add_head(&ch->nodes, &l->node);
 	ch->n_nodes++;
 	return l;
+}
+
+uint64_t
+kv_chan_patience(const struct kv_chan *ch, uint64_t deadline, uint64_t least_ns,
+		 uint64_t most_ns)
+{
+	uint64_t now = kv_loop_now(ch->loop);
+	uint64_t left = deadline > now ? deadline - now : 0;
+
+	return now + kv_min_u64(kv_max_u64(left / 2, least_ns), most_ns);
 }
 
 void

@@ -37,6 +37,11 @@ void kv_chan_free(struct kv_chan *ch);
  * link->users while it uses it. */
 struct kv_link *kv_chan_link(struct kv_chan *ch, const struct kv_id *boot);
 
+/* Until when one peer is waited for: for half of what the call has left, so
+ * that there is time for another one; at least and at most so long. */
+uint64_t kv_chan_patience(const struct kv_chan *ch, uint64_t deadline,
+			  uint64_t least_ns, uint64_t most_ns);
+
 /*
  * Asks for the table of nodes, if no question is under way. fn (NULL: nobody
  * waits) runs once, deferred, when it is over, whatever came of it. False: it

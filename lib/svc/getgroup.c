@@ -16,8 +16,9 @@
 #define INLINE_LOCAL  16384
 /* Room asked for in one GET of the local node: what it pins meanwhile. */
 #define LOCAL_WINDOW (256ull << 20)
-/* An owner that is silent so long is given up. */
-#define STALL_NS (2 * KV_NS_PER_S)
+/* An owner that is silent for so long, at most and at least, is given up. */
+#define STALL_NS       (2 * KV_NS_PER_S)
+#define STALL_LEAST_NS (200 * KV_NS_PER_MS)
 /* Too much is pinned: ask again after so long. */
 #define BUSY_NS     KV_NS_PER_MS
 #define REMOTE_KEYS 1024 /* of one GET: its answer comes when all were sent */
@@ -109,12 +110,17 @@ group_stalls(struct kv_timer *t)
 }
 
 static void
-group_watch(struct kv_getgroup *g, uint64_t ns)
+group_wait(struct kv_getgroup *g, uint64_t until)
 {
-	uint64_t now = kv_loop_now(g->op->ch->loop);
-
 	g->base.timer.fn = group_stalls;
-	kv_loop_timer_set(g->op->ch->loop, &g->base.timer, now + ns);
+	kv_loop_timer_set(g->op->ch->loop, &g->base.timer, until);
+}
+
+static void
+group_watch(struct kv_getgroup *g)
+{
+	group_wait(g, kv_chan_patience(g->op->ch, g->op->deadline,
+				       STALL_LEAST_NS, STALL_NS));
 }
 
 /* Keys that met KV_EBUSY are put at the front of what is left to ask. */
@@ -145,7 +151,7 @@ frame_done(struct kv_getgroup *g)
 	g->base.pos = g->base.end;
 	if (g->base.pos == g->base.n && group_rewind(g)) {
 		g->is_pausing = true;
-		group_watch(g, BUSY_NS);
+		group_wait(g, kv_loop_now(g->op->ch->loop) + BUSY_NS);
 		return;
 	}
 	group_next(&g->base);
@@ -170,7 +176,7 @@ data_coming(struct kv_link_rx *rx, const struct kv_msg *msg, struct iovec *iov,
 	if (k->state != KV_GETOP_ASKED || kv_get64(d->off) != k->got ||
 	    msg->payload > k->room - k->got)
 		return -EPROTO;
-	group_watch(g, STALL_NS);
+	group_watch(g);
 	return kv_vec_iov(it->bufs, it->nbufs, k->got, msg->payload, iov, max);
 }
 
@@ -380,7 +386,7 @@ frame_answered(struct kv_call *call, int status, const struct kv_msg *msg)
 	else if (g->coming == 0)
 		frame_done(g);
 	else
-		group_watch(g, STALL_NS);
+		group_watch(g);
 }
 
 /* ---- the request ---- */
@@ -486,7 +492,7 @@ frame_send(struct kv_getgroup *g)
 	}
 	kv_rpc_end(rpc);
 	kv_conn_flush(rpc->conn);
-	group_watch(g, STALL_NS);
+	group_watch(g);
 }
 
 static void

@@ -86,9 +86,8 @@ owner_choose(struct kv_getop *op, struct kv_getop_key *k, struct kv_id *boot)
 			continue;
 		k->tried |= (uint8_t)(1u << j);
 		*boot = op->survey.boots[s->owners[j]];
-		if (kv_hub_is_sick(op->ch->hub, boot, now)) {
+		if (!kv_hub_try(op->ch->hub, boot, now))
 			continue;
-		}
 		to = kv_chan_link(op->ch, boot);
 		if (to)
 			return to;

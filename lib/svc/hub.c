@@ -12,7 +12,8 @@
 #define ORPHANS_MAX     256
 #define SICK_MAX        64
 #define SICK_FIRST_NS   (100 * KV_NS_PER_MS)
-#define SICK_LAST_NS    (5 * KV_NS_PER_S)
+#define SICK_LAST_NS    (1500 * KV_NS_PER_MS)
+#define SICK_TRIAL_NS   KV_NS_PER_S /* then another call may try */
 #define MASTER_FIRST_NS (50 * KV_NS_PER_MS)
 #define MASTER_LAST_NS  KV_NS_PER_S
 
@@ -20,6 +21,7 @@ struct kv_hub_sick {
 	struct kv_id boot;
 	uint64_t retry_at;
 	uint64_t backoff;
+	bool is_trying;
 };
 
 static int
@@ -271,7 +273,7 @@ kv_hub_sick(struct kv_hub *hub, const struct kv_id *boot, uint64_t now)
 
 	KV_LOCKED(&hub->lock) {
 		s = sick_find(hub, boot);
-		if (s && now < s->retry_at)
+		if (s && now < s->retry_at && !s->is_trying)
 			break;  /* others failed at the same moment */
 		is_news = true; /* repeated: the master forgets */
 		if (s) {
@@ -284,6 +286,7 @@ kv_hub_sick(struct kv_hub *hub, const struct kv_id *boot, uint64_t now)
 			s->backoff = SICK_FIRST_NS;
 		}
 		s->retry_at = now + s->backoff;
+		s->is_trying = false;
 	}
 	return is_news;
 }
@@ -315,6 +318,45 @@ kv_hub_is_sick(struct kv_hub *hub, const struct kv_id *boot, uint64_t now)
 		is_sick = s && now < s->retry_at;
 	}
 	return is_sick;
+}
+
+bool
+kv_hub_try(struct kv_hub *hub, const struct kv_id *boot, uint64_t now)
+{
+	struct kv_hub_sick *s;
+	bool may = true;
+
+	KV_LOCKED(&hub->lock) {
+		s = hub->n_sick > 0 ? sick_find(hub, boot) : NULL;
+		if (!s)
+			break;
+		may = now >= s->retry_at;
+		if (!may)
+			break;
+		s->is_trying = true;
+		s->retry_at = now + SICK_TRIAL_NS;
+	}
+	return may;
+}
+
+bool
+kv_hub_has_failed(struct kv_hub *hub, const struct kv_id *boot)
+{
+	bool has = false;
+
+	KV_LOCKED(&hub->lock)
+		has = hub->n_sick > 0 && sick_find(hub, boot);
+	return has;
+}
+
+bool
+kv_hub_has_sick(struct kv_hub *hub)
+{
+	bool has = false;
+
+	KV_LOCKED(&hub->lock)
+		has = hub->n_sick > 0;
+	return has;
 }
 
 void

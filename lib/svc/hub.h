@@ -142,12 +142,18 @@ bool kv_hub_is_stale(struct kv_hub *hub, uint64_t now, uint64_t max_age_ns);
 /* A put of so many bytes went there: until the next table it has less. */
 void kv_hub_spend(struct kv_hub *hub, const struct kv_id *boot, uint64_t bytes);
 
-/* Health of owners, by what this process saw. A sick one is not asked until
- * its back-off (100 ms doubling to 5 s) is over. Both return whether that is
- * news, worth a REPORT. */
+/* Health of owners, by what this process saw; zero: the local node, whoever
+ * it is. A sick one is not asked until its back-off (100 ms doubling to 1.5 s)
+ * is over. Both return whether that is news, worth a REPORT. */
 bool kv_hub_sick(struct kv_hub *hub, const struct kv_id *boot, uint64_t now);
 bool kv_hub_well(struct kv_hub *hub, const struct kv_id *boot);
 bool kv_hub_is_sick(struct kv_hub *hub, const struct kv_id *boot, uint64_t now);
+/* Whether the caller may ask it now. A sick one whose back-off is over is
+ * tried by one call at a time. */
+bool kv_hub_try(struct kv_hub *hub, const struct kv_id *boot, uint64_t now);
+/* It failed, and has not been reached since; is there any such one? */
+bool kv_hub_has_failed(struct kv_hub *hub, const struct kv_id *boot);
+bool kv_hub_has_sick(struct kv_hub *hub);
 
 /* The same for masters, by their place in the list (back-off to 1 s). */
 void kv_hub_master_down(struct kv_hub *hub, unsigned i, uint64_t now);

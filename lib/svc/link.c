@@ -14,7 +14,9 @@
 #include "svc/chan.h"
 
 /* One attempt: dialling, HELLO, ATTACH. */
-#define ATTEMPT_NS KV_NS_PER_S
+#define ATTEMPT_NS       KV_NS_PER_S
+#define ATTEMPT_LEAST_NS (200 * KV_NS_PER_MS)
+#define TRIAL_NS         (100 * KV_NS_PER_MS) /* for whom failed last time */
 
 static const struct kv_conn_ops conn_ops;
 static int end_dial(struct kv_link_end *e);
@@ -152,6 +154,8 @@ kv_link_drop(struct kv_link *l, int status)
 {
 	if (l->is_local && l->ctl.state == KV_LINK_UP)
 		kv_hub_orphan_add(l->ch->hub, &l->boot, l->ctl.token);
+	if (l->is_local && status == -KV_ETIMEOUT) /* who is refused knows */
+		kv_hub_sick(l->ch->hub, &l->want, kv_loop_now(l->ch->loop));
 	kv_link_drop_data(l, status);
 	end_close(&l->ctl, status);
 	waits_tell(l, status);
@@ -229,8 +233,10 @@ end_is_up(struct kv_link_end *e)
 	bool want_data = false;
 
 	e->state = KV_LINK_UP;
-	if (l->is_local)
+	if (l->is_local) {
+		kv_hub_well(l->ch->hub, &l->want);
 		orphans_release(e);
+	}
 	KV_LIST_FOREACH(w, &l->waits, link)
 		want_data = want_data || w->data;
 	if (e == &l->ctl && want_data && l->data.state == KV_LINK_IDLE &&
@@ -380,10 +386,22 @@ end_dial(struct kv_link_end *e)
 	return 0;
 }
 
+static uint64_t
+attempt_most(const struct kv_link *l)
+{
+	bool is_master = !l->is_local && kv_id_is_zero(l->want);
+
+	return !is_master && kv_hub_has_failed(l->ch->hub, &l->want)
+		       ? TRIAL_NS
+		       : ATTEMPT_NS;
+}
+
 int
 kv_link_open(struct kv_link *l, struct kv_link_wait *w, bool data,
 	     uint64_t deadline_ns)
 {
+	uint64_t now = kv_loop_now(l->ch->loop);
+	struct kv_hub *hub = l->ch->hub;
 	struct kv_link_end *down;
 	int rc;
 
@@ -391,8 +409,10 @@ kv_link_open(struct kv_link *l, struct kv_link_wait *w, bool data,
 		return 1;
 	down = l->ctl.state == KV_LINK_UP ? &l->data : &l->ctl;
 	if (down->state == KV_LINK_IDLE) {
-		l->deadline = kv_min_u64(deadline_ns,
-					 kv_loop_now(l->ch->loop) + ATTEMPT_NS);
+		if (l->is_local && !kv_hub_try(hub, &l->want, now))
+			return -KV_EUNREACHABLE;
+		l->deadline = kv_chan_patience(
+			l->ch, deadline_ns, ATTEMPT_LEAST_NS, attempt_most(l));
 		rc = end_dial(down);
 		if (rc < 0)
 			return rc;

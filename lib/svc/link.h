@@ -85,8 +85,8 @@ struct kv_link *kv_link_new(struct kv_chan *ch, const char *addr,
 void kv_link_free(struct kv_link *l);
 
 /* 1: it is up (with the data connection, when asked for) and fn is not called.
- * 0: fn will be. -KV_ENOMEM. The attempt ends at deadline_ns, or after a
- * second. */
+ * 0: fn will be. -KV_ENOMEM. -KV_EUNREACHABLE: the local node did not answer a
+ * moment ago. The attempt ends well before deadline_ns, or after a second. */
 int kv_link_open(struct kv_link *l, struct kv_link_wait *w, bool data,
 		 uint64_t deadline_ns);
 /* Harmless when it does not wait. */

@@ -21,9 +21,10 @@
 #define FILLED_BYTES (32ull << 20)
 /* One DATA frame; its end shows that there is progress. */
 #define DATA_BYTES (64ull << 20)
-/* An owner elsewhere that is silent so long is given up; the local one is
- * waited for: it may be faulting its pool in. */
-#define STALL_NS (5 * KV_NS_PER_S)
+/* An owner that is silent for so long, at most and at least, is given up. (It
+ * may itself be waiting a second for a master.) */
+#define STALL_NS       (5 * KV_NS_PER_S)
+#define STALL_LEAST_NS (1500 * KV_NS_PER_MS)
 
 /* One DATA frame in a connection's queue. Outlives its group if it must. */
 struct sending {
@@ -113,15 +114,28 @@ group_stalls(struct kv_timer *t)
 	to->users--;
 }
 
+/* The local one is waited for while it is faulting its pool in. */
+static bool
+is_patient(const struct kv_putgroup *g)
+{
+	struct kv_hub_node n;
+
+	return g->base.to->is_local &&
+	       (!kv_hub_node(g->op->ch->hub, &g->base.to->boot, &n) ||
+		n.ready_bytes < n.pool_bytes || n.pool_bytes == 0);
+}
+
 static void
 group_watch(struct kv_putgroup *g)
 {
-	struct kv_loop *loop = g->op->ch->loop;
+	struct kv_chan *ch = g->op->ch;
 
-	if (g->base.to->is_local)
+	if (is_patient(g))
 		return;
 	g->base.timer.fn = group_stalls;
-	kv_loop_timer_set(loop, &g->base.timer, kv_loop_now(loop) + STALL_NS);
+	kv_loop_timer_set(ch->loop, &g->base.timer,
+			  kv_chan_patience(ch, g->op->deadline, STALL_LEAST_NS,
+					   STALL_NS));
 }
 
 /* ---- grants: the bytes ---- */
@@ -302,11 +316,12 @@ frame_answered(struct kv_call *call, int status, const struct kv_msg *msg)
 		group_fail(g, -kv_status_from_errno(status));
 		return;
 	}
-	group_watch(g);
 	if (msg->flags & KV_FLAG_MORE) {
 		status = grants_take(g, msg);
 		if (status < 0)
 			group_fail(g, status);
+		else
+			group_watch(g);
 		return;
 	}
 	status = statuses_take(g, msg);

@@ -95,7 +95,7 @@ cands_fill(struct kv_putop *op, struct kv_place_node *to)
 			.free_bytes = c->free_bytes,
 			.victim_age_ms = c->victim_age_ms,
 			.seen_ms = KV_PLACE_RAMP_MS,
-			.usable = !kv_hub_is_sick(op->ch->hub, &c->boot, now),
+			.usable = kv_hub_try(op->ch->hub, &c->boot, now),
 			.local = c->is_local,
 			.preferred = c->is_preferred,
 		};

@@ -58,11 +58,11 @@ poll_end(struct poll *p, int status)
 	if (status < 0) {
 		s->is_incomplete = true;
 		s->status = status;
-		if (!p->to->is_local)
-			kv_chan_report(s->ch, &p->boot, status);
 	} else {
 		s->heard = true;
 	}
+	if (!p->to->is_local)
+		kv_chan_report(s->ch, &p->boot, status);
 	poll_free(p);
 	if (kv_list_is_empty(&s->polls))
 		survey_end(s, s->heard ? 0 : s->status);
@@ -131,8 +131,8 @@ poll_send(struct poll *p)
 	p->asked = kv_min_size(p->n - p->pos, FRAME_KEYS);
 	p->call.fn = poll_answered;
 	body = kv_rpc_begin(rpc, &p->call, KV_MSG_LOOKUP,
-			    kv_min_u64(p->s->deadline,
-				       kv_loop_now(p->s->ch->loop) + POLL_NS));
+			    kv_chan_patience(p->s->ch, p->s->deadline, 0,
+					     POLL_NS));
 	if (!body) {
 		poll_end(p, -KV_ECONNLOST);
 		return;
@@ -203,8 +203,9 @@ poll_add(struct kv_survey *s, struct kv_link *to, const struct kv_id *boot)
 	return true;
 }
 
+/* sick_only: those that this process could not reach, if they are due. */
 static void
-polls_prepare(struct kv_survey *s)
+polls_prepare(struct kv_survey *s, bool sick_only)
 {
 	struct kv_chan *ch = s->ch;
 	struct kv_hub_node *nodes = calloc(KV_NODES_MAX, sizeof(*nodes));
@@ -215,7 +216,9 @@ polls_prepare(struct kv_survey *s)
 
 	n = nodes ? kv_hub_nodes(ch->hub, nodes, KV_NODES_MAX) : 0;
 	for (i = 0; i < n; i++) {
-		if (kv_hub_is_sick(ch->hub, &nodes[i].boot, now)) {
+		if (sick_only && !kv_hub_has_failed(ch->hub, &nodes[i].boot))
+			continue;
+		if (!kv_hub_try(ch->hub, &nodes[i].boot, now)) {
 			s->is_incomplete = true;
 			continue;
 		}
@@ -224,19 +227,20 @@ polls_prepare(struct kv_survey *s)
 			s->is_incomplete = true;
 		local_known = local_known || to == ch->local;
 	}
-	if (ch->local && !local_known)
+	if (ch->local && !local_known && !sick_only)
 		poll_add(s, ch->local, &ch->local->boot);
 	free(nodes);
 }
 
-/* The directory has spoken, or cannot: ask the nodes. */
+/* The directory has spoken, or cannot: ask the nodes. (It leaves out whom this
+ * host has reported: whether they are back is found out here.) */
 static void
-polls_start(struct kv_survey *s)
+polls_start(struct kv_survey *s, bool sick_only)
 {
 	struct poll *p, *tmp;
 
 	s->is_incomplete = false;
-	polls_prepare(s);
+	polls_prepare(s, sick_only);
 	if (kv_list_is_empty(&s->polls)) {
 		survey_end(s, s->heard ? 0 : s->status);
 		return;
@@ -341,7 +345,7 @@ master_answered(struct kv_ask *ask, int status, const struct kv_msg *msg)
 		if (kv_loop_now(s->ch->loop) >= s->deadline)
 			survey_end(s, status);
 		else
-			polls_start(s);
+			polls_start(s, false);
 		return;
 	}
 	s->heard = true;
@@ -356,8 +360,9 @@ static void
 master_next(struct kv_survey *s)
 {
 	if (s->pos == s->n) {
-		if (s->is_incomplete && has_misses(s))
-			polls_start(s);
+		if (has_misses(s) &&
+		    (s->is_incomplete || kv_hub_has_sick(s->ch->hub)))
+			polls_start(s, !s->is_incomplete);
 		else
 			survey_end(s, 0);
 		return;
@@ -369,7 +374,7 @@ master_next(struct kv_survey *s)
 static void
 survey_without_master(struct kv_defer *d)
 {
-	polls_start(KV_CONTAINER_OF(d, struct kv_survey, defer));
+	polls_start(KV_CONTAINER_OF(d, struct kv_survey, defer), false);
 }
 
 void

@@ -1,5 +1,6 @@
 #include "svc/viewop.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,6 +9,10 @@
 #include "base/num.h"
 #include "base/status.h"
 #include "svc/vec.h"
+
+/* A node that is silent for so long, at most and at least, is given up. */
+#define STALL_NS       (2 * KV_NS_PER_S)
+#define STALL_LEAST_NS (200 * KV_NS_PER_MS)
 
 /* A view's memory: its pieces, and the mapping that they point into. */
 struct pinned {
@@ -134,8 +139,13 @@ frame_answered(struct kv_call *call, int status, const struct kv_msg *msg)
 {
 	struct kv_viewop *op = KV_CONTAINER_OF(call, struct kv_viewop, call);
 
+	bool is_silent = status == -ETIMEDOUT;
+	struct kv_link *local = op->ch->local;
+
 	status = status < 0 ? -kv_status_from_errno(status)
 			    : frame_take(op, msg);
+	if (is_silent)
+		kv_link_drop(local, -KV_ETIMEOUT);
 	if (status < 0)
 		kv_viewop_abort(op, status);
 	else
@@ -183,7 +193,8 @@ frame_send(struct kv_viewop *op)
 	}
 	op->call.fn = frame_answered;
 	body = kv_rpc_begin(rpc, &op->call, KV_MSG_GET,
-			    op->deadline + KV_NS_PER_S);
+			    kv_chan_patience(op->ch, op->deadline,
+					     STALL_LEAST_NS, STALL_NS));
 	if (!body) {
 		kv_viewop_abort(op, -KV_ECONNLOST);
 		return;
