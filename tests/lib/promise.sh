@@ -4,6 +4,14 @@
 #	drive NAME PROGRAM [OPTION...]	a program of tests/promise in the
 #					background, until it is at work
 #	driven NAME WHAT		a test: waits for it, it ends with 0
+#	watch NAME OPTION...		a watch from begin to end; its lines are
+#					in $T/NAME.json
+#	sum NAME COLUMN [FROM [TO]]	of the lines that watch wrote, those of
+#					calls that began between these times
+#	max NAME COLUMN [FROM [TO]]	the same (1: time, 2: ms, 3: status 0,
+#					4: EMISS, 5: EBUSY, 6: ENOSPACE,
+#					7: EEXISTS, 8: others)
+#	now				ms since 1970
 #	at NODE				options that lead a driver there; with -
 #					for NODE, to the masters only
 #	crash NAME			kill -9, of a daemon or a driver
@@ -65,6 +73,35 @@ drive()
 	echo $! >"$T/$promise_name.pid"
 	promise_drivers="$promise_drivers $promise_name"
 	try_for 30 at_work "$promise_name"
+}
+
+watch()
+{
+	promise_watch=$1
+	shift
+	drive "$promise_watch" watch "$@"
+	wait "$(pid_of "$promise_watch")" || diag "watch $*: exit status $?"
+	promise_drivers=$(printf '%s' "$promise_drivers" |
+		sed "s/ $promise_watch\\>//")
+}
+
+now()
+{
+	date +%s%3N
+}
+
+sum()
+{
+	awk -v c="$2" -v from="${3:-0}" -v to="${4:-9999999999999}" \
+		'$1 >= from && $1 < to { n += $c } END { print n + 0 }' \
+		"$T/$1.json"
+}
+
+max()
+{
+	awk -v c="$2" -v from="${3:-0}" -v to="${4:-9999999999999}" \
+		'$1 >= from && $1 < to && $c > n { n = $c }
+		END { print n + 0 }' "$T/$1.json"
 }
 
 at_work()
