@@ -13,7 +13,8 @@
 #	again NAME			starts one that has ended, as before
 #	end_all				a test: all of them end well
 #	pid_of NAME
-#	socket NAME, addr NAME		of a client
+#	socket NAME			of a client
+#	addr NAME			of one that was live in wait_nodes
 #	via NAME			options that lead to a client, and through
 #					it to all others
 #	try_for SECONDS COMMAND...	again and again until it succeeds
@@ -27,6 +28,7 @@ MASTERS=
 M=--socket=
 cluster_names=
 cluster_hosts=1
+cluster_ports=
 PATH=$KV_BIN:$PATH
 export PATH
 unset MOONCAKE_CONFIG_PATH
@@ -48,10 +50,6 @@ via()
 
 addr()
 {
-	# Which address it is is the master's choice; the port is known.
-	# shellcheck disable=SC2086 # M is several words
-	[ -s "$T/$1.addr" ] || kvdiag $M nodes |
-		grep -o " [^ ]*:$(cat "$T/$1.port") " | tr -d ' ' >"$T/$1.addr"
 	cat "$T/$1.addr"
 }
 
@@ -148,13 +146,14 @@ start_client()
 		--master="$MASTERS" --host=127.0.0.$cluster_hosts \
 		--socket="$T/$cluster_client.sock" \
 		--global-segment-size=256MB "$@"
-	echo "$cluster_port" >"$T/$cluster_client.port"
+	cluster_ports="$cluster_ports $cluster_client:$cluster_port"
 }
 
 has_nodes()
 {
 	# shellcheck disable=SC2086 # M is several words
-	[ "$(kvdiag $M nodes | grep -c ' live ')" -eq "$1" ]
+	kvdiag $M nodes
+	[ "$(grep -c ' live ' "$T/try.out")" -eq "$1" ]
 }
 
 wait_nodes()
@@ -164,6 +163,12 @@ wait_nodes()
 		diag "wanted $1 live nodes: $(kvdiag $M nodes 2>&1)"
 		exit 70
 	fi
+	# Their ports are known; the rest of an address is the master's choice.
+	for cluster_port in $cluster_ports; do
+		cluster_addr=$(grep -o " [^ ]*:${cluster_port#*:} " \
+			"$T/try.out") || continue
+		echo "$cluster_addr" | tr -d ' ' >"$T/${cluster_port%:*}.addr"
+	done
 }
 
 end()
