@@ -66,9 +66,10 @@ struct kv_node {
 	struct kv_list free_pins;
 
 	/* nodeput.c */
-	struct kv_list puts;    /* not over */
-	uint64_t put_keys;      /* of all of them */
-	uint64_t kept_bytes;    /* of small values that wait */
+	struct kv_list puts;                  /* not over */
+	uint64_t put_keys;                    /* of all of them */
+	uint16_t seen[2 * KV_BATCH_KEYS_MAX]; /* for one call: keys by hash */
+	uint64_t kept_bytes;                  /* of small values that wait */
 	struct kv_htab writing; /* the one put of a key that may go on */
 	struct kv_htab grants;  /* keys being filled, by grant */
 	struct kv_list pages;   /* keys that wait for pages */

@@ -360,6 +360,31 @@ put_keys_init(struct kv_nodeput *put, const struct kv_put_ent *ents,
 	}
 }
 
+/* Of equal keys in one put the first counts: finds the others. */
+static void
+put_find_repeats(struct kv_nodeput *put)
+{
+	uint16_t *seen = put->node->seen; /* place in the put + 1, by hash */
+	size_t mask = 1, at;
+	unsigned i;
+
+	while (mask < 2 * (size_t)put->count)
+		mask <<= 1;
+	memset(seen, 0, mask * sizeof(seen[0]));
+	mask--;
+	for (i = 0; i < put->count; i++) {
+		struct kv_putkey *k = &put->keys[i];
+
+		for (at = k->hash.lo & mask; seen[at]; at = (at + 1) & mask)
+			if (kv_key_hash_is_equal(put->keys[seen[at] - 1].hash,
+						 k->hash))
+				break;
+		k->is_repeat = seen[at] != 0;
+		if (!k->is_repeat)
+			seen[at] = (uint16_t)(i + 1);
+	}
+}
+
 /* Adds up what must follow the entries; false when it cannot be right. */
 static bool
 ents_check(const struct kv_put_ent *ents, uint32_t n, size_t *key_bytes,
@@ -386,6 +411,8 @@ key_check(const struct kv_putkey *k)
 		return KV_EINVALID;
 	if (k->size > k->put->node->pool_bytes)
 		return KV_ETOOBIG;
+	if (k->is_repeat)
+		return KV_EEXISTS;
 	return KV_OK;
 }
 
@@ -426,6 +453,7 @@ kv_nodeput_start(struct kv_nodepeer *peer, const struct kv_msg *msg)
 		return true;
 	}
 	put_keys_init(put, ents, keys, values, own);
+	put_find_repeats(put);
 	for (i = 0; i < n; i++) {
 		status = key_check(&put->keys[i]);
 		if (status == KV_OK)

@@ -55,21 +55,10 @@ key_beats(const struct kv_putkey *k, uint32_t version)
 
 static void key_rest(struct kv_putkey *k, int status);
 
-/* What a put hears of a value that stays: it succeeded when that is its own,
- * from an attempt whose answer was lost. */
-static int
-key_meets(const struct kv_putkey *k, uint64_t random, uint32_t version)
-{
-	return k->put->random == random && k->put->version == version
-		       ? KV_OK
-		       : KV_EEXISTS;
-}
-
 /* Another put of the key may go on: with what became of this one. */
 static void
 key_end_writing(struct kv_putkey *k, int status)
 {
-	bool exists = status == KV_OK || status == KV_EEXISTS;
 	struct kv_list twins;
 	struct kv_putkey *t;
 
@@ -87,11 +76,8 @@ key_end_writing(struct kv_putkey *k, int status)
 		put->busy++;
 		if (!put->peer)
 			key_rest(t, KV_ECANCELED);
-		else if (exists && !key_beats(t, k->put->version))
-			key_rest(t, status == KV_OK
-					    ? key_meets(t, k->put->random,
-							k->put->version)
-					    : KV_EEXISTS);
+		else if (status == KV_EEXISTS && !key_beats(t, k->put->version))
+			key_rest(t, KV_EEXISTS);
 		else
 			kv_putkey_admit(t);
 		kv_nodeput_let_go(put);
@@ -526,6 +512,17 @@ kv_putkey_place(struct kv_putkey *k)
 		key_grant(k);
 }
 
+/* The key has a value. A put that carries the id of that value is the same one,
+ * sent again after its answer was lost. */
+static int
+key_exists(const struct kv_putkey *k, const struct kv_object *o)
+{
+	return k->put->random == o->id_random &&
+			       k->put->version == o->id_version
+		       ? KV_OK
+		       : KV_EEXISTS;
+}
+
 void
 kv_putkey_admit(struct kv_putkey *k)
 {
@@ -534,8 +531,8 @@ kv_putkey_admit(struct kv_putkey *k)
 	struct kv_putkey *writer = writer_find(node, k->hash);
 	struct kv_object *o;
 
-	if (writer && (writer->put == put || !key_keep_value(k))) {
-		key_rest(k, writer->put == put ? KV_EEXISTS : KV_EBUSY);
+	if (writer && !key_keep_value(k)) {
+		key_rest(k, KV_EBUSY);
 		return;
 	}
 	if (writer) {
@@ -546,10 +543,7 @@ kv_putkey_admit(struct kv_putkey *k)
 	o = kv_index_find(node->index, k->hash, put->tenant, k->key,
 			  k->key_len);
 	if (o && !key_beats(k, o->id_version)) {
-		key_rest(k,
-			 o->flags & KV_OBJ_HIDDEN
-				 ? KV_EEXISTS
-				 : key_meets(k, o->id_random, o->id_version));
+		key_rest(k, key_exists(k, o));
 		return;
 	}
 	if (kv_htab_add(&node->writing, &k->writing, k->hash.lo) < 0) {

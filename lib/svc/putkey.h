@@ -55,6 +55,7 @@ struct kv_putkey {
 	bool has_status;
 	bool is_inline;
 	bool is_writer;
+	bool is_repeat; /* an equal key stands before it in the put */
 	bool owns_value;
 	uint8_t waits; /* HIDDEN: bits of sessions whose verdict is out */
 	uint8_t verdict[KV_MASTERS_MAX];

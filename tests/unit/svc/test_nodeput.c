@@ -292,6 +292,40 @@ a_second_put_goes_on_when_the_first_fails(void **state)
 	simreq_close(&c);
 }
 
+/* The answer of the first may have been lost on its way. */
+static void
+a_put_sent_again_is_the_same_put(void **state)
+{
+	struct simput items[] = {
+		{ "k", 3, "abc" },
+		{ "l", 1000, NULL },
+		{ "k", 3, "xyz" },
+	};
+	struct simput_opts opts = { .random = 99 };
+	struct simreq a, b;
+	struct simgrant g;
+	uint64_t first, second;
+
+	(void)state;
+	simreq_open_unix(&a, &sim, 0);
+	simreq_open_unix(&b, &sim, 0);
+	first = simreq_put(&a, items, 2, &opts);
+	assert_true(simreq_grant(&a, first, 1, &g));
+	second = simreq_put(&b, items, 3, &opts);
+	simreq_filled(&a, first, g.grant, false);
+	simnode_run(&sim, 5);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(simreq_put_status(&a, first, i), KV_OK);
+		assert_int_equal(simreq_put_status(&b, second, i), KV_OK);
+	}
+	assert_int_equal(simreq_put_status(&b, second, 2), KV_EEXISTS);
+	opts.random = 98;
+	second = simreq_put(&b, items, 2, &opts);
+	assert_int_equal(simreq_put_status(&b, second, 0), KV_EEXISTS);
+	simreq_close(&a);
+	simreq_close(&b);
+}
+
 static void
 a_waiting_put_has_its_own_budget(void **state)
 {
@@ -1169,6 +1203,9 @@ main(void)
 		WITH(setup, the_first_of_two_equal_keys_wins),
 		WITH(setup, a_second_put_waits_for_the_first),
 		WITH(setup, a_second_put_goes_on_when_the_first_fails),
+		WITH(setup, a_put_sent_again_is_the_same_put),
+		WITH(setup_alone, a_put_sent_again_is_the_same_put),
+		WITH(setup_alone, the_first_of_two_equal_keys_wins),
 		WITH(setup, a_waiting_put_has_its_own_budget),
 		WITH(setup, upsert_replaces_an_older_version_only),
 		WITH(setup, old_values_leave_for_new_ones),
