@@ -59,9 +59,9 @@ serve(int no_attach)
 	struct kv_note_in note;
 
 	EXPECT(memory != NULL, 1);
-	EXPECT(kv_engine_register(e, memory, BYTES), 0);
 	for (size_t i = 0; i < BYTES; i++)
 		memory[i] = i < BYTES / 2 ? byte_at(i) : 0;
+	EXPECT(kv_engine_register(e, memory, BYTES), 0);
 	printf("127.0.0.1:%u %" PRIuPTR "\n", kv_engine_port(e),
 	       (uintptr_t)memory);
 	fflush(stdout);
