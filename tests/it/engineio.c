@@ -228,7 +228,7 @@ main(int argc, char **argv)
 			     argc - 4);
 	if (argc == 5 && !strcmp(argv[1], "flood"))
 		return flood(argv[2], strtoul(argv[3], NULL, 10),
-				  (unsigned)atoi(argv[4]));
+			     (unsigned)atoi(argv[4]));
 	fprintf(stderr, "engineio: unknown command\n");
 	return 64;
 }

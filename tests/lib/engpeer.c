@@ -69,7 +69,9 @@ new_memory(size_t len)
 	void *p = mmap(NULL, len, PROT_READ | PROT_WRITE,
 		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
-	return p == MAP_FAILED ? NULL : p;
+	if (p == MAP_FAILED)
+		return NULL;
+	return p;
 }
 
 static int64_t
@@ -295,8 +297,8 @@ send_wish(const struct wish *w, int fd)
 static void
 make_peers(int from, pid_t test)
 {
-	struct wish w;
-	int fd;
+	struct wish w = { 0 };
+	int fd = -1;
 
 	while (receive_wish(from, &w, &fd)) {
 		pid_t pid = fork();
@@ -346,8 +348,7 @@ start_at(struct engpeer *p, const struct engpeer_opts *opts, const char *addr)
 	send_wish(&w, pair[1]);
 	close(pair[1]);
 	p->fd = pair[0];
-	setsockopt(p->fd, SOL_SOCKET, SO_RCVTIMEO, &patience,
-		   sizeof(patience));
+	setsockopt(p->fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
 	ok = recv(p->fd, &pid, sizeof(pid), 0) == sizeof(pid) &&
 	     recv(p->fd, &port, sizeof(port), 0) == sizeof(port);
 	if (!ok) {

@@ -384,7 +384,7 @@ a_child_has_no_engine(void **state)
 			  !kv_engine_first_region(e, peer.addr);
 
 		kv_engine_close(e);
-		_exit(!ok);
+		_exit(ok ? 0 : 1);
 	}
 	engpeer_expect_exit(pid, 0);
 	assert_int_equal(kv_engine_probe(e, peer.addr), 0);
