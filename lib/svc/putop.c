@@ -242,12 +242,11 @@ kv_putop_result(struct kv_putop *op, size_t i, unsigned cand, int status)
 		k->is_unsure = true;
 		k->status = status;
 		break;
-	case KV_ENOROOM: /* what this means to the caller, if all say so */
-		status = -KV_ENOSPACE;
-		/* fall through */
 	default:
-		if (!k->is_unsure)
-			k->status = status;
+		if (k->is_unsure)
+			break;
+		/* What this means to the caller, if all say so. */
+		k->status = status == -KV_ENOROOM ? -KV_ENOSPACE : status;
 	}
 }
 
