@@ -24,7 +24,8 @@ struct kv_unixsock {
  * -EADDRINUSE for a live one ("already running, pid N"), -EEXIST when the file
  * is no socket. Mode 0600; with a group (not -1) its, and 0660. The folder of
  * the default path is made if missing; another one must be there. "@NAME" is an
- * abstract name: no file, and the listener lets in the same user and root. The caller closes the descriptor, after unbind.
+ * abstract name: no file, and the listener lets in the same user and root. The
+ * caller closes the descriptor, after unbind.
  */
 int kv_unixsock_bind(struct kv_unixsock *u, const char *path, gid_t group);
 

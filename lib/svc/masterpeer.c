@@ -13,8 +13,8 @@
 #include "base/num.h"
 #include "base/status.h"
 #include "net/addr.h"
-#include "net/stream.h"
 #include "net/hello.h"
+#include "net/stream.h"
 #include "svc/mastercore.h"
 #include "svc/relay.h"
 

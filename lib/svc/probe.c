@@ -8,8 +8,8 @@
 #include "base/fault.h"
 #include "base/limits.h"
 #include "base/status.h"
-#include "net/stream.h"
 #include "net/hello.h"
+#include "net/stream.h"
 
 /* Gives everything back. */
 static void

@@ -130,9 +130,9 @@ poll_send(struct poll *p)
 
 	p->asked = kv_min_size(p->n - p->pos, FRAME_KEYS);
 	p->call.fn = poll_answered;
-	body = kv_rpc_begin(rpc, &p->call, KV_MSG_LOOKUP,
-			    kv_chan_patience(p->s->ch, p->s->deadline, 0,
-					     POLL_NS));
+	body = kv_rpc_begin(
+		rpc, &p->call, KV_MSG_LOOKUP,
+		kv_chan_patience(p->s->ch, p->s->deadline, 0, POLL_NS));
 	if (!body) {
 		poll_end(p, -KV_ECONNLOST);
 		return;

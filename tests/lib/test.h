@@ -24,10 +24,10 @@
  * failure. So it returns from the test, and says on stderr that it did.
  */
 #undef skip
-#define skip()                                                                 \
-	do {                                                                   \
-		fprintf(stderr, "%s: skipped\n", __func__);                    \
-		return;                                                        \
+#define skip()                                              \
+	do {                                                \
+		fprintf(stderr, "%s: skipped\n", __func__); \
+		return;                                     \
 	} while (0)
 
 #endif
