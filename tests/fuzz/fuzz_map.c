@@ -28,7 +28,7 @@ touch(const void *p, size_t n)
 }
 
 static void
-read_lookup(struct kv_msg *msg, unsigned count, unsigned nodes)
+read_lookup(struct kv_msg msg, unsigned count, unsigned nodes)
 {
 	struct kv_lookup_r r = { .count = kv_le32(count),
 				 .nodes = kv_le16((uint16_t)nodes) };
@@ -36,8 +36,8 @@ read_lookup(struct kv_msg *msg, unsigned count, unsigned nodes)
 	struct kv_map_node n;
 	unsigned i, at = 0;
 
-	msg->body = &r;
-	if (kv_map_lookup_parse(msg, count, &m) < 0)
+	msg.body = &r;
+	if (kv_map_lookup_parse(&msg, count, &m) < 0)
 		return;
 	for (i = 0; i < m.count; at += m.owners[i++])
 		touch(&m.index[at], m.owners[i] * sizeof(*m.index));
@@ -50,14 +50,14 @@ read_lookup(struct kv_msg *msg, unsigned count, unsigned nodes)
 }
 
 static void
-read_grants(struct kv_msg *msg, unsigned count)
+read_grants(struct kv_msg msg, unsigned count)
 {
 	struct kv_grant_r r = { .count = kv_le32(count) };
 	struct kv_map_grants m;
 	unsigned i;
 
-	msg->body = &r;
-	if (kv_map_grants_parse(msg, &m) < 0)
+	msg.body = &r;
+	if (kv_map_grants_parse(&msg, &m) < 0)
 		return;
 	for (i = 0; i < count; i++) {
 		touch(m.ext, kv_get32(m.ent[i].extents) * sizeof(*m.ext));
@@ -66,14 +66,14 @@ read_grants(struct kv_msg *msg, unsigned count)
 }
 
 static void
-read_values(struct kv_msg *msg, unsigned count)
+read_values(struct kv_msg msg, unsigned count)
 {
 	struct kv_get_r r = { .count = kv_le32(count) };
 	struct kv_map_values m;
 	unsigned i;
 
-	msg->body = &r;
-	if (kv_map_values_parse(msg, count, &m) < 0)
+	msg.body = &r;
+	if (kv_map_values_parse(&msg, count, &m) < 0)
 		return;
 	for (i = 0; i < count; i++) {
 		touch(m.ext, kv_get16(m.ent[i].extents) * sizeof(*m.ext));
@@ -97,21 +97,21 @@ read_records(struct kv_msg *msg)
 }
 
 static void
-read_hello(struct kv_msg *msg)
+read_hello(struct kv_msg msg)
 {
 	char text[KV_HELLO_TEXT_BYTES];
 	const struct kv_id boot = { { 1 } };
 	struct kv_hello_in in;
 	struct kv_hello h;
 
-	if (msg->tail_len < sizeof(h))
+	if (msg.tail_len < sizeof(h))
 		return;
-	memcpy(&h, msg->tail, sizeof(h));
-	msg->type = KV_MSG_HELLO;
-	msg->body = &h;
-	msg->tail += sizeof(h);
-	msg->tail_len -= sizeof(h);
-	if (kv_hello_check(msg, &boot, &in, text) != KV_OK) {
+	memcpy(&h, msg.tail, sizeof(h));
+	msg.type = KV_MSG_HELLO;
+	msg.body = &h;
+	msg.tail += sizeof(h);
+	msg.tail_len -= sizeof(h);
+	if (kv_hello_check(&msg, &boot, &in, text) != KV_OK) {
 		touch(text, strlen(text));
 		return;
 	}
@@ -120,19 +120,19 @@ read_hello(struct kv_msg *msg)
 }
 
 static void
-read_hello_r(struct kv_msg *msg)
+read_hello_r(struct kv_msg msg)
 {
 	struct kv_hello_result out;
 	struct kv_hello_r r;
 
-	if (msg->tail_len < sizeof(r))
+	if (msg.tail_len < sizeof(r))
 		return;
-	memcpy(&r, msg->tail, sizeof(r));
-	msg->type = KV_MSG_HELLO_R;
-	msg->body = &r;
-	msg->tail += sizeof(r);
-	msg->tail_len -= sizeof(r);
-	kv_hello_parse(msg, &out);
+	memcpy(&r, msg.tail, sizeof(r));
+	msg.type = KV_MSG_HELLO_R;
+	msg.body = &r;
+	msg.tail += sizeof(r);
+	msg.tail_len -= sizeof(r);
+	kv_hello_parse(&msg, &out);
 	touch(out.text, strlen(out.text));
 }
 
@@ -147,22 +147,22 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	msg.tail_len = size - 2;
 	switch (data[0] % 6) {
 	case 0:
-		read_lookup(&msg, data[1] & 15, data[1] >> 4);
+		read_lookup(msg, data[1] & 15, data[1] >> 4);
 		break;
 	case 1:
-		read_grants(&msg, data[1]);
+		read_grants(msg, data[1]);
 		break;
 	case 2:
-		read_values(&msg, data[1]);
+		read_values(msg, data[1]);
 		break;
 	case 3:
 		read_records(&msg);
 		break;
 	case 4:
-		read_hello(&msg);
+		read_hello(msg);
 		break;
 	default:
-		read_hello_r(&msg);
+		read_hello_r(msg);
 	}
 	return 0;
 }
