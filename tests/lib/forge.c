@@ -54,6 +54,7 @@ forge_load(struct forge *f, const char *folder)
 	struct dirent *e;
 	char path[4096];
 
+	/* cppcheck-suppress readdirCalled; its _r variant is obsolete */
 	while (dir && (e = readdir(dir))) {
 		snprintf(path, sizeof(path), "%s/%s", folder, e->d_name);
 		if (f->nseeds < KV_ARRAY_LEN(f->seeds) &&
