@@ -1,6 +1,7 @@
 #include "xfer/transfer.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 
 #include "base/attr.h"
@@ -16,6 +17,9 @@
 /* One system call or copy moves at most so much: a few milliseconds, in which
  * nobody looks at the deadline and no region can go away. */
 #define CHUNK_BYTES (UINT64_C(16) << 20)
+
+_Static_assert(KV_XFER_PIECES_MAX <= IOV_MAX,
+	       "a slice is what one system call takes");
 
 enum {
 	SHARES_MAX = 64,

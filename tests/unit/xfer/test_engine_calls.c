@@ -1,8 +1,9 @@
 /* The calls of an engine: what they refuse, and those that move no bytes. */
-#include <pthread.h>
+#include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "engpeer.h"
@@ -322,6 +323,37 @@ notes_are_bounded(void **state)
 	assert_int_equal(engpeer_do(&peer, ENGPEER_NOTES, 0, 0, 0) & 0xff, 8);
 }
 
+/* Whatever strangers say to the port. */
+static void
+garbage_at_the_port(void **state)
+{
+	struct sockaddr_in a = { .sin_family = AF_INET };
+	unsigned seed = 3;
+
+	(void)state;
+	a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	a.sin_port = htons(kv_engine_port(e));
+	for (int i = 0; i < 50; i++) {
+		int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+		uint8_t bytes[5000];
+
+		for (size_t j = 0; j < sizeof(bytes); j++)
+			bytes[j] = (uint8_t)rand_r(&seed);
+		if (i % 2)
+			memcpy(bytes, "KVP1\001", 5);
+		assert_int_equal(connect(fd, (void *)&a, sizeof(a)), 0);
+		(void)send(fd, bytes, (size_t)(i * 100), MSG_NOSIGNAL);
+		close(fd);
+	}
+	engpeer_do(&peer, ENGPEER_MEET, kv_engine_port(e), 0, 0);
+	assert_int_equal(kv_engine_register(e, local, REGION), 0);
+	assert_int_equal(
+		engpeer_do(&peer, ENGPEER_WRITE, (uintptr_t)local, REGION, 5),
+		0);
+	assert_int_equal(engpeer_verify(local, 0, REGION, 5), 0);
+	assert_int_equal(kv_engine_unregister(e, local), 0);
+}
+
 static void
 calls_in_the_background(void **state)
 {
@@ -426,6 +458,7 @@ main(void)
 		cmocka_unit_test(memory_that_is_not_mapped),
 		cmocka_unit_test(notes_arrive_in_order),
 		cmocka_unit_test(notes_are_bounded),
+		cmocka_unit_test(garbage_at_the_port),
 		cmocka_unit_test(calls_in_the_background),
 		cmocka_unit_test(a_child_has_no_engine),
 	};

@@ -1,14 +1,12 @@
 /* Data connections to a peer that misbehaves: a thread with a plain socket. */
 #include <errno.h>
-#include <netinet/in.h>
-#include <poll.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/num.h"
+#include "fakeengine.h"
 #include "kvpool.h"
 #include "test.h"
 #include "wire/msg.h"
@@ -45,76 +43,15 @@ enum manner {
 	NEVER_READS,
 };
 
-static struct {
-	pthread_t thread;
-	int listener;
-	char addr[32];
-	enum manner manner;
-	atomic_bool over;
-	atomic_int served; /* requests */
-} peer;
-
-static bool
-get(int fd, void *p, size_t n)
-{
-	return recv(fd, p, n, MSG_WAITALL) == (ssize_t)n;
-}
+static struct fakeengine peer;
+static enum manner manner;
 
 static void
-put(int fd, const void *p, size_t n)
+dribble(struct fakeconn *c, uint32_t len)
 {
-	while (n > 0) {
-		ssize_t took = send(fd, p, n, MSG_NOSIGNAL);
-
-		if (took <= 0)
-			return;
-		p = (const char *)p + took;
-		n -= (size_t)took;
-	}
-}
-
-static void
-answer(int fd, enum kv_msg_type type, uint64_t id, const void *body,
-       uint32_t payload)
-{
-	uint8_t frame[256];
-	size_t len = kv_msg_body_bytes(type);
-
-	memcpy(frame + KV_HEADER_BYTES, body, len);
-	kv_msg_seal(frame, type, 0, id, len, payload);
-	put(fd, frame, KV_HEADER_BYTES + len);
-}
-
-/* One frame, without its payload. */
-static bool
-next_frame(int fd, uint8_t *frame, struct kv_msg *msg)
-{
-	struct kv_header h;
-
-	if (!get(fd, frame, KV_HEADER_BYTES))
-		return false;
-	memcpy(&h, frame, sizeof(h));
-	return get(fd, frame + KV_HEADER_BYTES, kv_get32(h.len)) &&
-	       kv_msg_parse(frame, KV_FRAME_BYTES_MAX, msg, NULL) > 0;
-}
-
-static void
-greet(int fd, const struct kv_msg *msg)
-{
-	struct kv_hello_r r = { .version = kv_le16(1), .boot = boot };
-
-	if (peer.manner == GONE)
-		r.status = KV_EGONE;
-	if (peer.manner != MUTE)
-		answer(fd, KV_MSG_HELLO_R, msg->id, &r, 0);
-}
-
-static void
-dribble(int fd, uint32_t len)
-{
-	put(fd, seen, len / 2);
+	fakeengine_put(c, seen, len / 2);
 	while (!atomic_load(&peer.over)) {
-		if (send(fd, seen, 100, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 &&
+		if (send(c->fd, seen, 100, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 &&
 		    errno != EAGAIN)
 			return;
 		usleep(1000);
@@ -122,14 +59,14 @@ dribble(int fd, uint32_t len)
 }
 
 static void
-answer_read(int fd, uint64_t id, uint32_t len)
+answer_read(struct fakeconn *c, uint64_t id, uint32_t len)
 {
 	struct kv_xfer_r r = { 0 };
 
-	switch (peer.manner) {
+	switch (manner) {
 	case REFUSES:
 		r.status = KV_EINVALID;
-		answer(fd, KV_MSG_XFER_R, id, &r, 0);
+		fakeengine_answer(c, KV_MSG_XFER_R, id, &r, 0);
 		return;
 	case REFUSES_WITH_BYTES:
 		r.status = KV_EINVALID;
@@ -149,111 +86,62 @@ answer_read(int fd, uint64_t id, uint32_t len)
 	default:
 		break;
 	}
-	answer(fd, KV_MSG_XFER_R, id, &r, len);
-	if (peer.manner == DRIBBLES)
-		dribble(fd, len);
-	else if (peer.manner == HANGS_UP_LATE)
-		put(fd, seen, len / 2);
+	fakeengine_answer(c, KV_MSG_XFER_R, id, &r, len);
+	if (manner == DRIBBLES)
+		dribble(c, len);
+	else if (manner == HANGS_UP_LATE)
+		fakeengine_put(c, seen, len / 2);
 	else
-		put(fd, seen, len);
+		fakeengine_put(c, seen, len);
 }
 
 static void
-answer_write(int fd, const struct kv_msg *msg)
+answer_write(struct fakeconn *c, const struct kv_msg *msg)
 {
 	struct kv_xfer_r r = { 0 };
 
-	if (peer.manner == EARLY)
-		answer(fd, KV_MSG_XFER_R, msg->id, &r, 0);
-	usleep(peer.manner == EARLY ? 100000 : 0);
-	if (!get(fd, seen, msg->payload))
-		return;
-	if (peer.manner == WRITE_WITH_BYTES) {
-		answer(fd, KV_MSG_XFER_R, msg->id, &r, 10);
-		put(fd, seen, 10);
-	} else if (peer.manner != EARLY) {
-		answer(fd, KV_MSG_XFER_R, msg->id, &r, 0);
+	if (manner == EARLY) {
+		fakeengine_answer(c, KV_MSG_XFER_R, msg->id, &r, 0);
+		usleep(100000);
 	}
+	if (!fakeengine_get(c, seen, msg->payload) || manner == EARLY)
+		return;
+	fakeengine_answer(c, KV_MSG_XFER_R, msg->id, &r,
+			  manner == WRITE_WITH_BYTES ? 10 : 0);
+	if (manner == WRITE_WITH_BYTES)
+		fakeengine_put(c, seen, 10);
 }
 
-/* False: hang up. */
 static bool
-obey(int fd, const struct kv_msg *msg)
+obey(struct fakeconn *c, const struct kv_msg *msg)
 {
 	const struct kv_xfer *x = msg->body;
 	const struct kv_xfer_piece *p = (const void *)msg->tail;
 	struct kv_ping ping = { 0 };
 
-	atomic_fetch_add(&peer.served, 1);
-	if (peer.manner == HANGS_UP)
+	while (manner == NEVER_READS && !atomic_load(&peer.over))
+		usleep(1000);
+	if (manner == HANGS_UP || manner == NEVER_READS)
 		return false;
-	if (peer.manner == NEVER_READS) {
-		while (!atomic_load(&peer.over))
-			usleep(1000);
-		return false;
-	}
-	if (peer.manner == WRONG_TYPE)
-		answer(fd, KV_MSG_PING_R, msg->id, &ping, 0);
+	if (manner == WRONG_TYPE)
+		fakeengine_answer(c, KV_MSG_PING_R, msg->id, &ping, 0);
 	else if (x->op == KV_XFER_READ)
-		answer_read(fd, msg->id, (uint32_t)kv_get64(p->len));
+		answer_read(c, msg->id, (uint32_t)kv_get64(p->len));
 	else
-		answer_write(fd, msg);
-	return peer.manner != HANGS_UP_LATE;
+		answer_write(c, msg);
+	return manner != HANGS_UP_LATE;
 }
 
 static void
-serve(int fd)
+start_peer(enum manner how)
 {
-	uint8_t *frame = malloc(KV_FRAME_BYTES_MAX);
-	struct kv_msg msg;
-	bool go_on = true;
-
-	while (go_on && next_frame(fd, frame, &msg))
-		if (msg.type == KV_MSG_HELLO)
-			greet(fd, &msg);
-		else
-			go_on = obey(fd, &msg);
-	free(frame);
-	close(fd);
-}
-
-static void *
-run_peer(void *arg)
-{
-	struct pollfd p = { .fd = peer.listener, .events = POLLIN };
-
-	(void)arg;
-	while (!atomic_load(&peer.over))
-		if (poll(&p, 1, 10) == 1)
-			serve(accept(peer.listener, NULL, NULL));
-	return NULL;
-}
-
-static void
-start_peer(enum manner manner)
-{
-	struct sockaddr_in a = { .sin_family = AF_INET };
-	socklen_t len = sizeof(a);
-
-	a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-	peer.listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	assert_int_equal(bind(peer.listener, (void *)&a, sizeof(a)), 0);
-	assert_int_equal(listen(peer.listener, 16), 0);
-	getsockname(peer.listener, (void *)&a, &len);
-	snprintf(peer.addr, sizeof(peer.addr), "127.0.0.1:%d",
-		 ntohs(a.sin_port));
-	peer.manner = manner;
-	atomic_store(&peer.over, false);
-	atomic_store(&peer.served, 0);
-	assert_int_equal(pthread_create(&peer.thread, NULL, run_peer, NULL), 0);
-}
-
-static void
-end_peer(void)
-{
-	atomic_store(&peer.over, true);
-	pthread_join(peer.thread, NULL);
-	close(peer.listener);
+	manner = how;
+	memset(&peer, 0, sizeof(peer));
+	peer.boot = boot;
+	peer.obey = obey;
+	peer.hello_status = how == GONE ? KV_EGONE : 0;
+	peer.is_mute = how == MUTE;
+	fakeengine_start(&peer);
 }
 
 /* ---- this side ---- */
@@ -312,16 +200,16 @@ move(struct kv_tcp *t, enum kv_engine_op op, unsigned timeout_ms)
 }
 
 static int
-once(enum manner manner, enum kv_engine_op op, unsigned timeout_ms)
+once(enum manner how, enum kv_engine_op op, unsigned timeout_ms)
 {
 	struct kv_tcp *t;
 	int rc;
 
-	start_peer(manner);
+	start_peer(how);
 	t = tcp_new();
 	rc = move(t, op, timeout_ms);
 	kv_tcp_free(t);
-	end_peer();
+	fakeengine_end(&peer);
 	return rc;
 }
 
@@ -349,7 +237,7 @@ good_peers_are_used_again(void **state)
 		assert_memory_equal(buffer, seen, LEN);
 	}
 	kv_tcp_free(t);
-	end_peer();
+	fakeengine_end(&peer);
 }
 
 /* The connection still reads the buffer: the call is not over. */
@@ -367,7 +255,7 @@ an_early_answer_does_not_end_a_write(void **state)
 		memset(buffer, 0, LEN);
 		kv_tcp_free(t);
 	}
-	end_peer();
+	fakeengine_end(&peer);
 	fill(buffer, 1);
 	/* What had left arrived as it was. */
 	for (size_t i = 0; i < LEN; i++)
@@ -389,7 +277,7 @@ nobody_there_is_told(void **state)
 
 	(void)state;
 	start_peer(GOOD);
-	end_peer();
+	fakeengine_end(&peer);
 	t = tcp_new();
 	assert_int_equal(move(t, KV_ENGINE_READ, 10000), -EHOSTUNREACH);
 	kv_tcp_free(t);
@@ -454,7 +342,7 @@ no_byte_comes_after_the_deadline(void **state)
 		for (size_t i = 0; i < LEN; i++)
 			assert_int_equal(buffer[i], 'b');
 		kv_tcp_free(t);
-		end_peer();
+		fakeengine_end(&peer);
 	}
 }
 
