@@ -8,8 +8,7 @@ O := build$(if $(filter-out release,$(BUILD)),/$(BUILD))
 Q := $(if $(filter 1,$(V)),,@)
 JOBS ?= $(shell nproc)
 FUZZ_TIME ?= 30
-CC_DEFAULT := $(if $(filter fuzz,$(BUILD)),clang-14,gcc)
-CC := $(if $(filter default,$(origin CC)),$(CC_DEFAULT),$(CC))
+CC := $(if $(filter fuzz,$(BUILD)),clang-14,gcc)
 
 PREFIX ?= /usr/local
 BINDIR ?= $(PREFIX)/bin
@@ -22,10 +21,9 @@ COMPDIR ?= $(PREFIX)/share/bash-completion/completions
 # Sanitizer flags are not in CFLAGS, so CFLAGS=-O3 does not switch them off.
 CFLAGS ?= -g
 WERROR ?= -Werror
-WARN := -Wall -Wextra $(WERROR) -Wshadow -Wstrict-prototypes \
-	-Wmissing-prototypes -Wold-style-definition -Wvla -Wpointer-arith \
-	-Wcast-qual -Wwrite-strings -Wundef -Wformat=2 -Wconversion \
-	-Wno-sign-conversion -Wimplicit-fallthrough
+WARN := -Wall -Wextra $(WERROR) -Wshadow -Wstrict-prototypes -Wundef \
+	-Wmissing-prototypes -Wold-style-definition -Wpointer-arith -Wcast-qual \
+	-Wvla -Wwrite-strings -Wformat=2 -Wconversion -Wno-sign-conversion
 FLAVOUR_release := -O2 -D_FORTIFY_SOURCE=2
 FLAVOUR_debug := -O0 -DKV_FAULTS
 FLAVOUR_asan := -O1 -DKV_FAULTS -fsanitize=address,undefined \
@@ -59,7 +57,6 @@ SIM := $(patsubst %.c,$O/%,$(wildcard tests/sim/test_*.c))
 FUZZ := $(patsubst %.c,$O/%,$(wildcard tests/fuzz/fuzz_*.c))
 IT := $(patsubst %.c,$O/%,$(wildcard tests/it/*.c tests/promise/*.c))
 BENCH := $(patsubst %.c,$O/%,$(wildcard tests/bench/bench_*.c))
-
 .PHONY: all check check-unit check-asan check-tsan check-valgrind tests demo \
 	bench cover fuzz lint tidy format install uninstall clean help FORCE
 .DELETE_ON_ERROR:
@@ -150,9 +147,9 @@ lint-format:
 	$(Q)clang-format-14 --dry-run --Werror $(C_FILES)
 lint-cppcheck:
 	$(Q)cppcheck -q --enable=warning,performance,portability \
-		--suppress=invalidFunctionArg --suppress=invalidFunctionArgBool \
-		--inline-suppr --library=posix --error-exitcode=1 \
-		-D__cppcheck__ $(KV_CPPFLAGS) -Itests/lib $(filter %.c,$(C_FILES))
+		--suppressions-list=.cppcheck --inline-suppr --library=posix \
+		--error-exitcode=1 -D__cppcheck__ $(KV_CPPFLAGS) -Itests/lib \
+		$(filter %.c,$(C_FILES))
 lint-shell:
 	$(Q)shellcheck $(SCRIPTS)
 lint-mdoc:

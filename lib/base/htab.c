@@ -136,7 +136,6 @@ split_one(struct kv_htab *t)
 		return;
 	from = slot(t, b - low);
 	to = slot(t, b);
-	/* cppcheck-suppress uninitvar; it is calloc or mmap that filled it */
 	while ((n = *from)) {
 		if (n->hash & low) {
 			*from = n->next;

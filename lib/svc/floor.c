@@ -156,9 +156,8 @@ take(int epoll, int fd, char *buf, size_t n)
 			n -= (size_t)got;
 		else if (got == 0)
 			return -ECONNRESET;
-		else if (errno != EAGAIN)
-			return -errno;
-		else if (epoll_wait(epoll, &ev, 1, -1) < 0 && errno != EINTR)
+		else if (errno != EAGAIN ||
+			 (epoll_wait(epoll, &ev, 1, -1) < 0 && errno != EINTR))
 			return -errno;
 	}
 	return 0;

@@ -35,7 +35,7 @@ kv_link_new(struct kv_chan *ch, const char *addr, const struct kv_id *want,
 		errno = ENAMETOOLONG;
 		return NULL;
 	}
-	strcpy(l->addr, addr);
+	memcpy(l->addr, addr, strlen(addr) + 1);
 	l->ch = ch;
 	if (want)
 		l->want = *want;

@@ -26,6 +26,7 @@ struct pinned {
 static struct pinned *
 pinned_of(const struct kv_view *v)
 {
+	/* NOLINTNEXTLINE(performance-no-int-to-ptr) */
 	return (struct pinned *)(uintptr_t)v->priv[1];
 }
 

@@ -50,10 +50,19 @@ typedef void kv_cb_fn(void *);
 int kv_open(kv_cb_fn *fn, size_t n);
 E
 echo 'int kv_open(void *f, unsigned long n) { return f && n; }
-__attribute__((visibility("hidden"))) int kv_foo_x(void) { return 1; }' \
+__attribute__((visibility("hidden"))) int kv_foo_y(void) { return 1; }' \
 	>foo_none.c
 build_lib foo_none.c || exit 70
 ok 'symbols: right' scripts/check-symbols
+mv foo_none.c foo_x.c
+echo 'int kv_foo_whole(void) { return 1; }' >foo.c
+gcc -fPIC -c -o build/foo.o foo.c && gcc -fPIC -c -o build/foo_x.o foo_x.c &&
+	ar rc build/libkvpool.a build/foo.o build/foo_x.o || exit 70
+ok 'symbols: a part' scripts/check-symbols
+ar d build/libkvpool.a foo.o foo_none.o
+not_ok 'symbols: a part of nothing' scripts/check-symbols
+said 'foo_x.c: kv_foo_y does not start with kv_foo_x_'
+mv foo_x.c foo_none.c
 echo 'int kv_bar(void) { return 1; }' >>foo_none.c
 build_lib foo_none.c || exit 70
 not_ok 'symbols: foreign prefix, not public' scripts/check-symbols
