@@ -1,9 +1,6 @@
 /* kvmaster: knows which nodes hold which keys, and which of them live. */
 #include <argp.h>
-#include <arpa/inet.h>
 #include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sysexits.h>
@@ -12,10 +9,7 @@
 #include "cli/opts.h"
 #include "event/loop.h"
 #include "event/sig.h"
-#include "net/addr.h"
-#include "net/sock.h"
-#include "svc/admin.h"
-#include "svc/master.h"
+#include "svc/masterd.h"
 
 enum {
 	OPT_EXIST_GRACE = 0x100,
@@ -51,56 +45,10 @@ parse(int key, char *arg, struct argp_state *state)
 	}
 }
 
-/* The addresses of --listen, as the network takes them. */
-struct listen {
-	char host[KV_ADDR_NAME_BYTES_MAX + 1]; /* of the first; "": all */
-	char text[KV_MASTER_LISTEN_MAX][KV_ADDR_TEXT_BYTES_MAX + 4];
-	int n;
-};
-
-/* 0 or an exit code, after one line. */
-static int
-listen_parse(struct listen *l, const struct kv_conf *c)
-{
-	struct kv_addr addrs[KV_MASTER_LISTEN_MAX];
-	char err[KV_ADDR_ERROR_BYTES], buf[KV_ADDR_TEXT_BYTES_MAX];
-	char v6[KV_CONF_TEXT_SIZE + 3];
-	const char *list = c->listen[0] ? c->listen : "*";
-	struct in6_addr in6;
-	int i;
-
-	if (inet_pton(AF_INET6, list, &in6) == 1) {
-		snprintf(v6, sizeof(v6), "[%s]", list);
-		list = v6;
-	}
-	/* Port 1 stands for "none given": nobody types it. */
-	l->n = kv_addr_parse_list(list, 1, addrs, KV_MASTER_LISTEN_MAX, err,
-				  sizeof(err));
-	if (l->n < 0) {
-		kv_err("--listen: %s", err);
-		return EX_USAGE;
-	}
-	snprintf(l->host, sizeof(l->host), "%s", addrs[0].name);
-	for (i = 0; i < l->n; i++) {
-		if (addrs[i].kind != KV_ADDR_TCP || addrs[i].port != 1) {
-			kv_err("--listen %s: an address or a name; the port "
-			       "is --rpc-port",
-			       list);
-			return EX_USAGE;
-		}
-		addrs[i].port = c->rpc_port;
-		snprintf(l->text[i], sizeof(l->text[i]), "tcp:%s",
-			 kv_addr_format(&addrs[i], buf));
-	}
-	return 0;
-}
-
 struct daemon {
 	struct kv_loop *loop;
-	struct kv_net *net;
 	struct kv_sig sig;
-	struct kv_master *master;
-	struct kv_admin *admin; /* NULL: no HTTP */
+	struct kv_masterd *master;
 };
 
 static void
@@ -119,8 +67,7 @@ daemon_signal(struct kv_sig *sig, int signo)
 	if (signo != SIGTERM && signo != SIGINT)
 		return; /* SIGHUP, SIGPIPE */
 	kv_info("ending signal=%s", strsignal(signo));
-	kv_admin_drain(d->admin);
-	kv_master_stop(d->master, daemon_done, d);
+	kv_masterd_stop(d->master, daemon_done, d);
 }
 
 /* Before any thread: they inherit the mask. */
@@ -143,87 +90,56 @@ raise_descriptors(void)
 {
 	struct rlimit lim;
 
-	if (getrlimit(RLIMIT_NOFILE, &lim) < 0 || lim.rlim_cur == lim.rlim_max)
+	if (getrlimit(RLIMIT_NOFILE, &lim) < 0)
 		return;
 	lim.rlim_cur = lim.rlim_max;
-	if (setrlimit(RLIMIT_NOFILE, &lim) < 0)
-		kv_debug("cannot raise the limit of descriptors: %m");
+	(void)setrlimit(RLIMIT_NOFILE, &lim);
 }
 
 /* 0 or an exit code, after one line. */
 static int
-http_start(struct daemon *d, const struct kv_conf *c, const struct listen *l)
-{
-	const struct kv_admin_opts ao = {
-		.loop = d->loop,
-		.host = l->host[0] ? l->host : NULL,
-		.port = c->http_port,
-		.master = d->master,
-	};
-	char err[512];
-
-	if (c->http_port == 0)
-		return 0;
-	d->admin = kv_admin_new(&ao, err, sizeof(err));
-	if (d->admin)
-		return 0;
-	kv_err("--http-port: %s", err);
-	return kv_opts_exit_code(errno);
-}
-
-/* 0 or an exit code, after one line. */
-static int
-daemon_start(struct daemon *d, const struct options *o, const struct listen *l)
+daemon_start(struct daemon *d, const struct options *o)
 {
 	const struct kv_conf *c = &o->common.conf;
-	struct kv_master_opts mo = {
-		.loop = d->loop,
-		.net = d->net,
+	const struct kv_masterd_opts mo = {
+		.listen = c->listen,
+		.port = c->rpc_port,
+		.http_port = c->http_port,
 		.ttl_ns = c->client_ttl_ns,
 		.grace_ns = o->grace_ns,
 	};
 	char err[512];
-	int i, code;
+	int code;
 
-	for (i = 0; i < l->n; i++)
-		mo.listen[i] = l->text[i];
-	d->master = kv_master_new(&mo, err, sizeof(err));
+	d->master = kv_masterd_start(&mo, d->loop, err, sizeof(err));
 	if (!d->master) {
 		code = kv_opts_exit_code(errno);
-		/* Why it cannot listen was logged where it failed. */
-		if (strncmp(err, "cannot listen", 13) != 0)
+		if (err[0])
 			kv_err("%s", err);
 		return code;
 	}
-	code = http_start(d, c, l);
-	if (code == 0)
-		kv_info("ready addr=%s http=%u client_ttl=%llums",
-			kv_master_bound(d->master, 0),
-			d->admin ? kv_admin_port(d->admin) : 0,
-			(unsigned long long)(c->client_ttl_ns / KV_NS_PER_MS));
-	return code;
+	kv_info("ready addr=%s http=%u client_ttl=%llums",
+		kv_masterd_addr(d->master), kv_masterd_http_port(d->master),
+		(unsigned long long)(c->client_ttl_ns / KV_NS_PER_MS));
+	return 0;
 }
 
 static int
-run(const struct options *o, const struct listen *l)
+run(const struct options *o)
 {
-	struct daemon d = { .loop = kv_loop_new(NULL),
-			    .net = kv_sock_net_new() };
+	struct daemon d = { .loop = kv_loop_new(NULL) };
 	int code = EX_OSERR;
 
-	if (!d.loop || !d.net || daemon_signals(&d) < 0) {
+	if (!d.loop || daemon_signals(&d) < 0) {
 		kv_err("cannot start: %m");
-		kv_sock_net_free(d.net);
 		kv_loop_free(d.loop);
 		return code;
 	}
-	code = daemon_start(&d, o, l);
+	code = daemon_start(&d, o);
 	if (code == 0 && kv_loop_run(d.loop) < 0)
 		code = EX_OSERR;
-	kv_admin_free(d.admin);
-	kv_master_free(d.master);
+	kv_masterd_free(d.master);
 	kv_sig_fini(&d.sig);
-	kv_sock_net_free(d.net);
 	kv_loop_free(d.loop);
 	return code;
 }
@@ -243,15 +159,12 @@ main(int argc, char **argv)
 		.input = &o,
 		.who = KV_CONF_MASTER,
 	};
-	struct listen l;
 	int code;
 
 	kv_opts_parse(&o.common, &program, argc, argv);
 	code = kv_opts_load(&o.common);
-	if (code == 0)
-		code = listen_parse(&l, &o.common.conf);
 	if (code)
 		return code;
 	raise_descriptors();
-	return run(&o, &l);
+	return run(&o);
 }

@@ -56,18 +56,19 @@ ticked(struct kv_timer *t)
 /* ---- the master ---- */
 
 static int
-master_listen(struct kv_master *m, char *err, size_t err_bytes)
+master_listen(struct kv_master *m, const char *const *addrs, char *err,
+	      size_t err_bytes)
 {
 	unsigned i;
 	int rc;
 
-	for (i = 0; i < KV_MASTER_LISTEN_MAX && m->o.listen[i]; i++) {
-		m->listeners[i] = m->net->listen(
-			m->net, m->loop, m->o.listen[i], kv_masterpeer_accepted,
-			m, m->bound[i], &rc);
+	for (i = 0; i < KV_MASTER_LISTEN_MAX && addrs[i]; i++) {
+		m->listeners[i] = m->net->listen(m->net, m->loop, addrs[i],
+						 kv_masterpeer_accepted, m,
+						 m->bound[i], &rc);
 		if (!m->listeners[i]) {
 			snprintf(err, err_bytes, "cannot listen on %s: %s",
-				 m->o.listen[i], strerror(-rc));
+				 addrs[i], strerror(-rc));
 			return rc;
 		}
 	}
@@ -109,6 +110,7 @@ static void
 master_init(struct kv_master *m, const struct kv_master_opts *opts)
 {
 	m->o = *opts;
+	memset(m->o.listen, 0, sizeof(m->o.listen)); /* the caller's strings */
 	m->o.ttl_ns = opts->ttl_ns ? opts->ttl_ns : TTL_NS;
 	m->o.grace_ns = opts->grace_ns ? opts->grace_ns : GRACE_NS;
 	m->o.slots = opts->slots ? opts->slots : KV_NODES_MAX;
@@ -149,7 +151,7 @@ kv_master_new(const struct kv_master_opts *opts, char *err, size_t err_bytes)
 	if (rc < 0)
 		snprintf(err, err_bytes, "cannot start: %s", strerror(-rc));
 	else
-		rc = master_listen(m, err, err_bytes);
+		rc = master_listen(m, opts->listen, err, err_bytes);
 	if (rc == 0)
 		return m;
 	kv_master_free(m);

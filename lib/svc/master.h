@@ -11,7 +11,7 @@
  * globals: the same code runs in kvmaster and in a simulated cluster.
  * Everything here is called on the loop's thread.
  *
- * Where to read on: master.c (connections, the table of messages), intake.c
+ * Where to read on: masterpeer.c (connections, the table of messages), intake.c
  * (one PUBLISH, from top to bottom) and verdict.c (which of two values of one
  * key stays), locate.c (one LOOKUP), member.c (sessions of nodes, how they come
  * and end), suspect.c (nodes that cannot be reached), relay.c (questions that
@@ -48,7 +48,8 @@ struct kv_master_opts {
 	uint64_t seed;      /* of all that is random, on a virtual loop */
 };
 
-/* Listens. Strings are copied. NULL on failure, with one line in err. */
+/* Listens. Strings are used during the call only. NULL on failure, with errno
+ * set and one line in err. */
 struct kv_master *kv_master_new(const struct kv_master_opts *opts, char *err,
 				size_t err_bytes);
 

@@ -434,6 +434,35 @@ replace(struct kv_member *old, struct kv_member *mb)
 		kv_masterpeer_drop(p);
 }
 
+/* A process that joins does so once; one whose sessions break may do so often.
+ */
+static void
+say_joined(struct kv_member *mb, bool is_again)
+{
+	unsigned long long pool = kv_get64(mb->room.pool_bytes);
+
+	if (!is_again)
+		kv_info("node joined name=\"%s\" addr=%s pool=%llu", mb->name,
+			mb->addr, pool);
+	else
+		kv_log_limited(&mb->m->again_log, kv_loop_now(mb->m->loop),
+			       KV_LOG_INFO,
+			       "node joined again name=\"%s\" addr=%s",
+			       mb->name, mb->addr);
+}
+
+static void
+say_refused(struct kv_masterpeer *p, const struct kv_join *j, const char *addr,
+	    const char *name, int status)
+{
+	kv_master_count(p->m, KV_MASTERSTAT_MOUNT_FAILS, 1);
+	kv_log_limited(&p->m->bad_log, kv_loop_now(p->m->loop), KV_LOG_WARN,
+		       "refused a node name=\"%.*s\" addr=\"%.*s\" from=%s "
+		       "reason=\"%s\"",
+		       j->name_len, name, j->addr_len, addr, p->addr,
+		       kv_status_text(status));
+}
+
 /* A status; the member is the peer's on KV_OK. */
 static int
 member_add(struct kv_masterpeer *p, const struct kv_msg *msg, const char *addr,
@@ -460,6 +489,7 @@ member_add(struct kv_masterpeer *p, const struct kv_msg *msg, const char *addr,
 	}
 	mb->peer = p;
 	p->member = mb;
+	say_joined(mb, old != NULL);
 	if (old)
 		replace(old, mb);
 	return KV_OK;
@@ -483,19 +513,8 @@ kv_member_join(struct kv_masterpeer *p, const struct kv_msg *msg)
 		return -EPROTO;
 	status = member_add(p, msg, addr, name);
 	kv_master_count(p->m, KV_MASTERSTAT_MOUNT, 1);
-	if (status == KV_OK) {
-		kv_info("node joined name=\"%s\" addr=%s pool=%llu",
-			p->member->name, p->member->addr,
-			(unsigned long long)kv_get64(j->pool_bytes));
-	} else {
-		kv_master_count(p->m, KV_MASTERSTAT_MOUNT_FAILS, 1);
-		kv_log_limited(&p->m->bad_log, kv_loop_now(p->m->loop),
-			       KV_LOG_WARN,
-			       "refused a node name=\"%.*s\" addr=\"%.*s\" "
-			       "from=%s reason=\"%s\"",
-			       j->name_len, name, j->addr_len, addr, p->addr,
-			       kv_status_text(status));
-	}
+	if (status != KV_OK)
+		say_refused(p, j, addr, name, status);
 	ttl_ms = kv_min_u64(p->m->o.ttl_ns / KV_NS_PER_MS, UINT32_MAX);
 	r = kv_conn_begin(p->conn, KV_MSG_JOIN_R, msg->id, 0);
 	if (r) {
