@@ -108,8 +108,12 @@ kv_rpc_take(struct kv_rpc *rpc, const struct kv_msg *msg)
 			rpc->stray(rpc, msg);
 		return true;
 	}
-	if (!(msg->flags & KV_FLAG_MORE))
+	if (!(msg->flags & KV_FLAG_MORE)) {
 		end(call);
+	} else if (!call->takes_more) {
+		fail(call, -EPROTO);
+		return true;
+	}
 	call->fn(call, 0, msg);
 	return true;
 }

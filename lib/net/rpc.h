@@ -2,7 +2,7 @@
 #define KV_NET_RPC_H
 
 /*
- * Requests by id over a connection: each call gets its answers (some have
+ * Requests by id over a connection: each call gets its answer (some have
  * several, marked KV_FLAG_MORE, the last without) or a failure, exactly once.
  * Deadlines, answers out of order, all calls fail when the connection is lost.
  */
@@ -27,6 +27,7 @@ struct kv_call {
 	struct kv_timer timer;
 	struct kv_rpc *rpc; /* NULL while not under way */
 	uint64_t id;
+	bool takes_more; /* else an answer with KV_FLAG_MORE is -EPROTO */
 	/* status 0: msg is an answer, the last one unless msg->flags has
 	 * KV_FLAG_MORE. status < 0 (-ETIMEDOUT, or that of kv_rpc_fail()): msg
 	 * is NULL, the call is over. Never called inside kv_rpc_begin/end.

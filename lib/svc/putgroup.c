@@ -437,6 +437,7 @@ frame_send(struct kv_putgroup *g)
 		return;
 	}
 	g->base.call.fn = frame_answered;
+	g->base.call.takes_more = true;
 	/* The op's own timer comes first and knows the reason. */
 	body = kv_rpc_begin(rpc, &g->base.call, KV_MSG_PUT,
 			    op->deadline + KV_NS_PER_S);

@@ -66,8 +66,6 @@ answer_take(struct kv_relayleg *leg, const struct kv_msg *msg)
 {
 	struct kv_relay *r = leg->r;
 
-	if (msg->flags & KV_FLAG_MORE)
-		return KV_RELAYLEG_AWAY;
 	if (msg->type == KV_MSG_ERROR_R)
 		return error_take(r, msg) ? KV_RELAYLEG_OVER : KV_RELAYLEG_AWAY;
 	if (msg->type != r->type + 128 && msg->type != KV_MSG_PING_R)

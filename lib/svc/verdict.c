@@ -130,9 +130,8 @@ is_answer(const struct check *ck, const struct kv_msg *msg)
 {
 	const struct kv_check_r *r = msg->body;
 
-	return msg->type == KV_MSG_CHECK_R && !(msg->flags & KV_FLAG_MORE) &&
-	       r->status == KV_OK && kv_get32(r->count) == ck->n &&
-	       msg->tail_len == ck->n;
+	return msg->type == KV_MSG_CHECK_R && r->status == KV_OK &&
+	       kv_get32(r->count) == ck->n && msg->tail_len == ck->n;
 }
 
 static void

@@ -145,6 +145,7 @@ static bool
 ask_within(struct query *q, uint64_t ms)
 {
 	q->call.fn = answered;
+	q->call.takes_more = true;
 	if (!kv_rpc_begin(&rpc, &q->call, KV_MSG_PING,
 			  pair.clock.ns + ms * KV_NS_PER_MS))
 		return false;
@@ -239,6 +240,25 @@ more_answers_come_until_the_last(void **state)
 	run_ms(1);
 	assert_int_equal(q.answers, 11);
 	assert_int_equal(q.ends, 1);
+}
+
+static void
+more_answers_than_expected_are_a_failure(void **state)
+{
+	struct query q = { 0 };
+
+	(void)state;
+	ask(&q);
+	q.call.takes_more = false;
+	run_ms(1);
+	answer(held[0], 1, KV_FLAG_MORE);
+	answer(held[0], 2, 0);
+	run_ms(1);
+	assert_int_equal(q.answers, 0);
+	assert_int_equal(q.ends, 1);
+	assert_int_equal(q.status, -EPROTO);
+	assert_int_equal(strays, 1);
+	assert_int_equal(lost, 0);
 }
 
 static void
@@ -499,6 +519,7 @@ main(void)
 		ON_PAIR(call_is_answered_once),
 		ON_PAIR(answers_out_of_order_find_their_calls),
 		ON_PAIR(more_answers_come_until_the_last),
+		ON_PAIR(more_answers_than_expected_are_a_failure),
 		ON_PAIR(deadline_passes_on_a_cut_link),
 		ON_PAIR(deadline_passes_between_answers),
 		ON_PAIR(cancelled_call_is_not_called),
