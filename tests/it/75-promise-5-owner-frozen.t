@@ -26,7 +26,7 @@ calls()
 {
 	name=$1
 	shift
-	drive "$name" watch $(at b) --seconds=9 --timeout-ms=$DEADLINE \
+	drive "$name" watch $(at b) --seconds=$((10 + KV_SLOW / 2)) --timeout-ms=$DEADLINE \
 		--pause-ms=5 --size=20k "$@"
 }
 calls on-a --threads=4 --keys=200 --prefix=on-a
@@ -69,7 +69,7 @@ for name in local local-put; do
 	ok "$name: later calls do not wait again" test \
 		"$(max $name 2 $settled "$going")" -le $((400 * KV_SLOW))
 done
-healed=$((going + 2000 * KV_SLOW))
+healed=$((going + 1500 + 500 * KV_SLOW))
 is "$(sum on-a 4 $healed)$(sum on-a 8 $healed)" 00 \
 	'on-a: all hits two seconds after it runs again'
 ok 'on-a: hits then' test "$(sum on-a 3 $healed)" -gt 0

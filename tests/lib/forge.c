@@ -66,6 +66,14 @@ forge_load(struct forge *f, const char *folder)
 	return f->nseeds;
 }
 
+void
+forge_fini(struct forge *f)
+{
+	for (size_t i = 0; i < f->nseeds; i++)
+		free(f->seeds[i].bytes);
+	f->nseeds = 0;
+}
+
 size_t
 forge_seal(uint8_t *frame, const struct forge_seed *like, size_t len)
 {
@@ -213,6 +221,16 @@ forge_connect(const char *target)
 	return -1;
 }
 
+int
+forge_accept(int fd, int timeout_ms)
+{
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+
+	if (poll(&p, 1, timeout_ms) <= 0)
+		return -1;
+	return accept4(fd, NULL, NULL, SOCK_CLOEXEC);
+}
+
 bool
 forge_send(int fd, const void *bytes, size_t len)
 {
@@ -331,7 +349,7 @@ forge_hello(struct forge *f, int fd, enum kv_role role, uint64_t token)
 	out.m.version_max = kv_le16(1);
 	out.m.role = (uint8_t)role;
 	out.m.token = kv_le64(token);
-	if (role != KV_ROLE_DATA) /* which is of the same requester */
+	if (role != KV_ROLE_DATA && !f->keeps_boot)
 		kv_rng_bytes(&f->rng, &f->boot, sizeof(f->boot));
 	out.m.boot = f->boot;
 	len = forge_seal((uint8_t *)&out, &like, sizeof(out.m));

@@ -28,10 +28,12 @@ struct forge {
 	size_t nseeds;
 	struct kv_rng rng;
 	struct kv_id boot; /* of the last control connection */
+	bool keeps_boot;   /* it is to be that of the next, too */
 };
 
 /* Reads the corpus; what is no frame is left out. Number of seeds. */
 size_t forge_load(struct forge *f, const char *folder);
+void forge_fini(struct forge *f);
 
 /* Writes a header with good sums before len bytes at frame + KV_HEADER_BYTES,
  * whatever type and length are. Returns the length of the frame. */
@@ -47,6 +49,8 @@ const struct forge_seed *forge_of_type(struct forge *f, enum kv_msg_type type);
 
 /* Connected to "host:port" (numbers) or a path. -1. */
 int forge_connect(const char *target);
+/* The next one that a listening socket gives within the time. -1. */
+int forge_accept(int fd, int timeout_ms);
 /* Until all is sent or the socket does not take it for 200 ms. */
 bool forge_send(int fd, const void *bytes, size_t len);
 /* HELLO in this role, and the answer read. Gives its token, 0 if refused. */

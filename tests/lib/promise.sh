@@ -22,6 +22,8 @@
 #	rss NAME, fds NAME		memory in kB, open descriptors
 #	netns NAME N			a network namespace with 10.9.0.N; in
 #					it: ip netns exec "$NS-NAME"
+#	IN				what goes before the command of drive:
+#					IN="ip netns exec $NS-a"
 #	secs N				N; ten times as much with KV_LONG=1
 #
 # KV_SLOW is how much slower than a release build this one may be, KV_SEED
@@ -68,7 +70,8 @@ drive()
 	shift 2
 	rand 1000000
 	: >"$T/$promise_name.err"
-	"$P/$promise_program" --seed=$((rnd + 1)) "$@" \
+	# shellcheck disable=SC2086 # ip netns exec NAME
+	${IN:-} "$P/$promise_program" --seed=$((rnd + 1)) "$@" \
 		>"$T/$promise_name.json" 2>"$T/$promise_name.err" &
 	echo $! >"$T/$promise_name.pid"
 	promise_drivers="$promise_drivers $promise_name"
@@ -143,14 +146,14 @@ thaw()
 
 stat()
 {
-	kvdiag -s "$(socket "$1")" -m "$MASTERS" stats local |
+	kvdiag -s "$(socket "$1")" stats local |
 		awk -v name="$2" '$1 == name { print $2 }'
 }
 
 # A driver that lives may hold something: for when there is none.
 idle()
 {
-	kvdiag -s "$(socket "$1")" -m "$MASTERS" stats local >"$T/idle" &&
+	kvdiag -s "$(socket "$1")" stats local >"$T/idle" &&
 		awk '/^ *(grants|pins|pinned_bytes|zombie_bytes|hidden_keys) / {
 			n += $2
 			seen++

@@ -413,6 +413,9 @@ main(int argc, char **argv)
 		sum.frames += all[i]->frames;
 		sum.bytes += all[i]->bytes;
 		sum.refused += all[i]->refused;
+		forge_fini(&all[i]->forge);
+		free(all[i]->frame);
+		free(all[i]);
 	}
 	printf("{\"connections\":%" PRIu64 ",\"frames\":%" PRIu64
 	       ",\"bytes\":%" PRIu64 ",\"refused\":%" PRIu64 "}\n",

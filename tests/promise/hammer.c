@@ -9,6 +9,7 @@
  * --strict: nothing is being broken meanwhile, so errors must not occur.
  * --durable: nobody removes, nothing is evicted: what was put must be found.
  * --verify=SECONDS: the same, but only in the end and within that time.
+ * --untrusted: a node lies. What it gives is not judged, only that it comes.
  * --wait-file=FILE: stays (with its node) until there is such a file.
  */
 #include <pthread.h>
@@ -38,7 +39,7 @@ enum {
 static struct driver d = { .timeout_ms = 4000 };
 static uint64_t keys = 200, size_max = 1 << 20, replicas, seconds = 5;
 static uint64_t threads = 4, remove_percent = 3, strict, durable, verify;
-static uint64_t no_views, hard_pin;
+static uint64_t no_views, hard_pin, untrusted;
 static const char *prefix = "h", *wait_file;
 
 static const struct driver_opt options[] = {
@@ -53,6 +54,7 @@ static const struct driver_opt options[] = {
 	{ "strict", DRIVER_FLAG, &strict },
 	{ "durable", DRIVER_FLAG, &durable },
 	{ "verify", DRIVER_NUMBER, &verify },
+	{ "untrusted", DRIVER_FLAG, &untrusted },
 	{ "no-views", DRIVER_FLAG, &no_views },
 	{ "hard-pin", DRIVER_FLAG, &hard_pin },
 	{ 0 },
@@ -530,6 +532,8 @@ main(int argc, char **argv)
 		find_all(hands[0]);
 	for (uint64_t i = 0; i < threads; i++)
 		tally_add(&sum, &hands[i]->tally);
+	if (untrusted)
+		sum.wrong = sum.unexpected = 0;
 	tally_print(&sum, stdout);
 	while (wait_file && access(wait_file, F_OK) != 0)
 		usleep(20000);

@@ -5,7 +5,8 @@
  * and writes a line about each: when it began (ms since 1970), how many ms it
  * took, and keys with status 0, EMISS, EBUSY, ENOSPACE, EEXISTS, any other; at
  * last the name of one other status, or -. --once goes through the keys once,
- * --hold too and keeps the views till the end of the run. Exits as hammer does.
+ * --hold too, keeps the views until the file --until exists, and looks at them
+ * again. Exits as hammer does.
  */
 #include <inttypes.h>
 #include <pthread.h>
@@ -27,7 +28,7 @@ enum {
 };
 
 static struct driver d = { .timeout_ms = 3000 };
-static const char *what = "get", *prefix = "watch", *prefer;
+static const char *what = "get", *prefix = "watch", *prefer, *until = "/";
 static uint64_t keys = 100, batch = 20, size = 100000, seconds = 5, threads = 1;
 static uint64_t replicas = 1, once, hold, hard_pin, pause_ms;
 
@@ -35,6 +36,7 @@ static const struct driver_opt options[] = {
 	{ "do", DRIVER_TEXT, &what },
 	{ "prefix", DRIVER_TEXT, &prefix },
 	{ "prefer", DRIVER_TEXT, &prefer },
+	{ "until", DRIVER_TEXT, &until },
 	{ "keys", DRIVER_NUMBER, &keys },
 	{ "batch", DRIVER_NUMBER, &batch },
 	{ "size", DRIVER_NUMBER, &size },
@@ -210,12 +212,13 @@ static void
 call(struct hand *h, uint64_t first, size_t n)
 {
 	uint64_t began_ms = kv_clock_wall_ms(), ns = now_ns();
+	char(*names)[NAME_BYTES] = h->names + (hold ? first : 0);
 
 	for (size_t i = 0; i < n; i++) {
-		int len = snprintf(h->names[i], NAME_BYTES, "%s/%" PRIu64,
-				   prefix, first + i);
+		int len = snprintf(names[i], NAME_BYTES, "%s/%" PRIu64, prefix,
+				   first + i);
 
-		h->keys[i] = (struct kv_key){ h->names[i], (size_t)len };
+		h->keys[i] = (struct kv_key){ names[i], (size_t)len };
 		h->bufs[i] = (struct kv_buf){ bytes_of(h, i), size };
 	}
 	if (strcmp(what, "put") == 0)
@@ -227,6 +230,19 @@ call(struct hand *h, uint64_t first, size_t n)
 	else
 		do_exist(h, n);
 	say(h, n, began_ms, (now_ns() - ns) / KV_NS_PER_MS);
+}
+
+static void
+hold_views(struct hand *h)
+{
+	while (access(until, F_OK) != 0)
+		usleep(10000);
+	h->views -= keys;
+	for (uint64_t i = 0; i < keys; i++)
+		if (h->views[i].status == 0)
+			judge(h, h->views[i].key, h->views[i].pieces,
+			      h->views[i].size);
+	kv_client_release(h->c, h->views, keys);
 }
 
 static void *
@@ -242,8 +258,8 @@ run(void *arg)
 			usleep((useconds_t)(pause_ms * 1000));
 		}
 	} while (!once);
-	while (hold && now_ns() < end_ns)
-		usleep(10000);
+	if (hold)
+		hold_views(h);
 	return NULL;
 }
 
@@ -263,7 +279,7 @@ hand_new(struct kv_client *c)
 	struct hand *h = need(1, sizeof(*h));
 
 	h->c = c;
-	h->names = need(batch, sizeof(*h->names));
+	h->names = need(hold ? keys : batch, sizeof(*h->names));
 	h->bytes = need(batch, size);
 	h->bufs = need(batch, sizeof(*h->bufs));
 	h->puts = need(batch, sizeof(*h->puts));

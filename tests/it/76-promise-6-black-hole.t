@@ -1,0 +1,94 @@
+#!/bin/sh
+# Promise 6, case-011: a host loses its power in the middle of puts and gets, so
+# that nobody is told. Each call ends by its deadline, what was held comes back,
+# and a fresh connection works after healing. Also towards the master.
+# shellcheck disable=SC2046 # at gives several words
+. "$(dirname "$0")/../lib/tap.sh"
+. "$(dirname "$0")/../lib/cluster.sh"
+. "$(dirname "$0")/../lib/promise.sh"
+require ip ss
+
+netns_init || skip_all 'network namespaces are not allowed here'
+for name in m a b; do
+	case $name in
+	m) number=9 ;;
+	a) number=1 ;;
+	b) number=2 ;;
+	esac
+	netns $name "$number" || skip_all 'network namespaces are not allowed here'
+done
+
+# The far side of the link of NAME: its host sees nothing.
+cut()
+{
+	ip -n "$NS" link set "v$1" down
+}
+heal()
+{
+	ip -n "$NS" link set "v$1" up
+}
+
+MASTERS=10.9.0.9:20001
+launch m ip netns exec "$NS-m" kvmaster --rpc-port=20001 --http-port=0 ||
+	exit 70
+# A host name that does not say where (case-013).
+for name in a b; do
+	launch $name ip netns exec "$NS-$name" kvclient --master=$MASTERS \
+		--port=20002 --socket="$T/$name.sock" \
+		--global-segment-size=256MB || exit 70
+done
+both_live()
+{
+	[ "$(ip netns exec "$NS-b" kvdiag --socket= --master=$MASTERS nodes |
+		grep -c ' live ')" -eq 2 ]
+}
+try_for 30 both_live || exit 70
+
+# in_b NAME OPTION...: in b's host
+in_b()
+{
+	name=$1
+	shift
+	IN="ip netns exec $NS-b" drive "$name" watch $(at b) \
+		--timeout-ms=3000 "$@"
+}
+LOAD=$((8 + KV_SLOW / 2))
+
+in_b put --do=put --once --prefix=k --keys=64 --batch=16 --size=3MB \
+	--hard-pin --prefer=10.9.0.1:20002
+driven put '192 MB are put from b to a'
+is "$(sum put 3)" 64 'all of them'
+is "$(stat a keys)" 64 'at a'
+
+for round in get put master; do
+	in_b $round-get --prefix=k --keys=64 --batch=64 --size=3MB --seconds="$LOAD"
+	in_b $round-put --do=put --prefix=$round --keys=100000 --batch=16 \
+		--size=3MB --seconds="$LOAD" --prefer=10.9.0.1:20002
+	in_b $round-own --do=exist --prefix=$round --keys=100000 --batch=16 \
+		--seconds="$LOAD"
+	sleep 0.7
+	side=a
+	[ $round != master ] || side=m
+	cut $side
+	gone=$(now)
+	sleep 4
+	heal $side
+	healed=$(($(now) + 1500 + 500 * KV_SLOW))
+	for what in get put own; do
+		driven $round-$what "$round: $what ends by its deadline"
+	done
+	ok "$round: gets hit before" \
+		test "$(sum $round-get 3 0 "$gone")" -gt 0
+	ok "$round: and two seconds after it has healed" test \
+		"$(sum $round-get 3 $healed)" -gt 0
+	ok "$round: puts succeed before" \
+		test "$(sum $round-put 3 0 "$gone")" -gt 0
+	ok "$round: and after" \
+		test "$(sum $round-put 3 $healed)" -gt 0
+	for name in a b; do
+		ok "$round: $name holds nothing for anybody" \
+			try_for $((12 * KV_SLOW)) idle $name
+	done
+done
+end_all
+done_testing
