@@ -44,6 +44,8 @@ link_end(struct kv_link *l, int status)
 		return;
 	l->conn = NULL;
 	l->filling = NULL;
+	if (l->work->reading == l)
+		l->work->reading = NULL;
 	kv_conn_close(c); /* calls move_sent for what is in its queue */
 	list_return(l->work, &l->expected, status);
 	list_return(l->work, &l->pushes, status);
@@ -93,22 +95,25 @@ link_on_payload(struct kv_conn *c, const struct kv_msg *msg, struct iovec *iov,
 		int max)
 {
 	struct kv_link *l = kv_conn_arg(c);
+	struct kv_moverwork *w = l->work;
 	const struct kv_data *d = msg->body;
 	struct kv_move *m;
 
 	if (msg->type != KV_MSG_DATA)
 		return -EPROTO;
-	m = grant_find(l->work, kv_get64(d->ref));
+	m = grant_find(w, kv_get64(d->ref));
 	if (!m) {
 		/* The grant was told on another connection, and its mail may
 		 * be waiting behind this one's bytes. */
-		kv_mbox_drain(l->work->mbox);
-		if (!l->conn)
+		w->reading = l;
+		kv_mbox_drain(w->mbox);
+		if (w->reading != l)
 			return -ECANCELED;
-		m = grant_find(l->work, kv_get64(d->ref));
+		w->reading = NULL;
+		m = grant_find(w, kv_get64(d->ref));
 	}
 	if (!m) {
-		kv_stats_add(&l->work->stats, KV_STAT_DATA_DROPPED_BYTES,
+		kv_stats_add(&w->stats, KV_STAT_DATA_DROPPED_BYTES,
 			     msg->payload);
 		return 0;
 	}
@@ -116,7 +121,7 @@ link_on_payload(struct kv_conn *c, const struct kv_msg *msg, struct iovec *iov,
 	    msg->payload > m->bytes - m->moved)
 		return -EPROTO;
 	l->filling = m;
-	return move_iov(m, l->work->pool, msg->payload, iov, max);
+	return move_iov(m, w->pool, msg->payload, iov, max);
 }
 
 static void

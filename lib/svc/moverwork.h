@@ -19,8 +19,10 @@ struct kv_moverwork {
 	unsigned links;
 
 	/* The worker's. */
-	struct kv_loop *loop;  /* constant */
-	struct kv_htab grants; /* moves expected, by ref */
+	struct kv_loop *loop;    /* constant */
+	struct kv_htab grants;   /* moves expected, by ref */
+	struct kv_link *reading; /* while it drains the mailbox: NULL when a
+				  * mail ended it, and home may have freed it */
 	struct kv_stats_set stats;
 };
 
