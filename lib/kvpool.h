@@ -104,9 +104,6 @@ struct kv_client_opts {
 
 	/* Wait so long in kv_client_open for the master. 0: timeout_ms. */
 	uint32_t open_timeout_ms;
-
-	/* Threads that copy for one large call. 0: 1. */
-	uint32_t copy_threads;
 };
 
 /*
