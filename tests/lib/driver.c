@@ -56,7 +56,6 @@ driver_parse(struct driver *d, const struct driver_opt *own, char **argv)
 		{ "segment-bytes", DRIVER_NUMBER, &d->segment_bytes },
 		{ "timeout-ms", DRIVER_NUMBER, &d->timeout_ms },
 		{ "open-timeout-ms", DRIVER_NUMBER, &d->open_timeout_ms },
-		{ "copy-threads", DRIVER_NUMBER, &d->copy_threads },
 		{ "seed", DRIVER_NUMBER, &d->seed },
 		{ 0 },
 	};
@@ -87,7 +86,6 @@ driver_open(const struct driver *d)
 		.node_addr = d->node_addr,
 		.timeout_ms = (uint32_t)d->timeout_ms,
 		.open_timeout_ms = (uint32_t)d->open_timeout_ms,
-		.copy_threads = (uint32_t)d->copy_threads,
 	};
 	char err[512] = "";
 	struct kv_client *c = kv_client_open(&opts, err, sizeof(err));

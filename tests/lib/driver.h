@@ -28,7 +28,6 @@ struct driver {
 	uint64_t segment_bytes;
 	uint64_t timeout_ms;
 	uint64_t open_timeout_ms;
-	uint64_t copy_threads;
 	uint64_t seed; /* 0: one by chance, said on stderr */
 };
 
