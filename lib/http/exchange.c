@@ -342,6 +342,21 @@ advance(struct kv_exchange *x)
 
 /* ---- callbacks of libmicrohttpd ---- */
 
+/*
+ * libmicrohttpd takes some 70 bytes of the connection's memory for each
+ * argument, and when that is used up no answer can be sent. Nobody asks it for
+ * arguments: it finds none. The target is a part of its buffer that ends in
+ * NUL, and that it writes to itself.
+ */
+static void
+hide_args(const char *target)
+{
+	char *args = strchr((char *)(uintptr_t)target, '?');
+
+	if (args)
+		args[1] = '\0';
+}
+
 void *
 kv_exchange_begin(void *server, const char *target, struct MHD_Connection *conn)
 {
@@ -360,6 +375,7 @@ kv_exchange_begin(void *server, const char *target, struct MHD_Connection *conn)
 		return NULL;
 	}
 	x->is_broken = err != 0;
+	hide_args(target);
 	kv_list_add_tail(&x->s->exchanges, &x->link);
 	return x;
 }

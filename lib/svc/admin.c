@@ -44,11 +44,21 @@ bool
 kv_admin_argument(struct kv_exchange *x, const char *name,
 		  const struct kv_urlquery_text **value)
 {
-	*value = kv_urlquery_find(kv_exchange_query(x), name);
-	if (!*value)
+	const struct kv_urlquery *q = kv_exchange_query(x);
+	size_t i, n = 0;
+
+	*value = NULL;
+	for (i = 0; i < q->n_args; i++) {
+		if (strcmp(q->args[i].name.p, name) != 0)
+			continue;
+		*value = &q->args[i].value;
+		n++;
+	}
+	if (n != 1)
 		kv_exchange_error(x, 400, kv_status_mooncake(KV_EINVALID),
-				  "?%s= is missing", name);
-	return *value;
+				  "?%s= is %s", name,
+				  n ? "there more than once" : "missing");
+	return n == 1;
 }
 
 bool

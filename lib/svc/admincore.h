@@ -37,7 +37,8 @@ void kv_admin_refuse(struct kv_exchange *x, unsigned http_status,
 		     enum kv_status status);
 /* Answers, if the daemon ends. */
 bool kv_admin_is_over(struct kv_admin *a, struct kv_exchange *x);
-/* The argument, or an answer that it is missing and false. */
+/* The argument, or an answer that it is missing or there more than once, and
+ * false. */
 bool kv_admin_argument(struct kv_exchange *x, const char *name,
 		       const struct kv_urlquery_text **value);
 /* The argument as a name of at most so many bytes; empty when it is missing.

@@ -704,6 +704,31 @@ headers_without_end(void **state)
 	check_serves();
 }
 
+/* libmicrohttpd would run out of memory for them, and say nothing. */
+static void
+many_arguments(void **state)
+{
+	enum { ARGS = 20000 };
+	char *target = calloc(ARGS + 1, 8);
+	struct httpclient c;
+	size_t i, n;
+
+	(void)state;
+	n = (size_t)sprintf(target, "/key?key=first");
+	for (i = 0; i < ARGS; i++)
+		n += (size_t)sprintf(target + n, "&key=k");
+	open_client(&c);
+	assert_int_equal(httpclient_get(&c, target), 200);
+	assert_string_equal(c.body.data, "first");
+	for (i = 0; i < n; i++)
+		target[i] = i == 0 ? '/' : i == 1 ? '?' : '&';
+	assert_int_equal(httpclient_get(&c, target), 404);
+	assert_int_equal(httpclient_get(&c, "/key?"), 400);
+	httpclient_close(&c);
+	free(target);
+	check_serves();
+}
+
 static void
 what_is_no_http(void **state)
 {
@@ -973,6 +998,7 @@ main(void)
 		in_scene(a_list_waits_for_its_reader),
 		in_scene(the_client_leaves_in_the_middle),
 		in_scene(headers_without_end),
+		in_scene(many_arguments),
 		in_scene(what_is_no_http),
 		in_scene(one_byte_at_a_time),
 		in_own_scene(silence_ends_a_connection),

@@ -484,6 +484,8 @@ keys_and_tenants_have_bounds(void **state)
 	(void)state;
 	assert_int_equal(httpclient_get(&c, "/query_key"), 400);
 	check_has("?key= is missing");
+	assert_int_equal(httpclient_get(&c, "/query_key?key=k&key=k"), 400);
+	check_has("?key= is there more than once");
 	assert_int_equal(httpclient_get(&c, "/query_key?key="), 400);
 	check_has("a key has 1 to 1024 bytes");
 	memset(name, 'k', sizeof(name));
