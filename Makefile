@@ -112,7 +112,7 @@ check-unit: $(UNIT)	## unit tests only
 tests: all $(UNIT) $(SIM) $(FUZZ) $(IT)
 	$(Q)$(PROVE) -e '' $(UNIT) $(SIM) $(FUZZ) $(wildcard tests/it/*.t)
 demo:		## the newcomer's tour: a master, two nodes, real files
-	$(Q)scripts/setup build
+	$(Q)scripts/setup build && echo 'demo: building, up to a minute...'
 	$(SUB) all
 	$(Q)KV_BIN=$O scripts/demo
 bench: all $(BENCH)	## microbenchmarks
