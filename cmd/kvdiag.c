@@ -132,15 +132,12 @@ kvdiag_away(uint32_t nodes)
 static int
 ask(struct kvdiag *d, const struct command *command)
 {
-	struct kv_client_opts client;
-	char err[512];
 	int code;
 
-	kv_tool_client_opts(&d->common, &client);
 	if (!command->is_offline) {
-		d->client = kv_client_open(&client, err, sizeof(err));
+		d->client = kv_tool_connect(&d->common);
 		if (!d->client)
-			return kv_tool_say(EX_UNAVAILABLE, "%s", err);
+			return EX_UNAVAILABLE;
 	}
 	d->out = d->common.json ? kv_out_json_new(stdout)
 				: kv_out_text_new(stdout, d->is_nul);

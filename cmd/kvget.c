@@ -71,6 +71,14 @@ parse(int key, char *arg, struct argp_state *state)
 	}
 }
 
+static int
+run(void *input, struct kv_client *c)
+{
+	const struct kvget_options *o = input;
+
+	return o->is_exist ? kvget_exist(o, c) : kvget_fetch(o, c);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -83,20 +91,6 @@ main(int argc, char **argv)
 		       " --exist read keys from stdin, one a line.",
 	};
 	const struct kv_opts_program program = { &argp, &o, KV_CONF_TOOL };
-	struct kv_client_opts client;
-	struct kv_client *c;
-	char err[512];
-	int code;
 
-	kv_opts_parse(&o.common, &program, argc, argv);
-	code = kv_opts_load(&o.common);
-	if (code)
-		return code;
-	kv_tool_client_opts(&o.common, &client);
-	c = kv_client_open(&client, err, sizeof(err));
-	if (!c)
-		return kv_tool_say(EX_UNAVAILABLE, "%s", err);
-	code = o.is_exist ? kvget_exist(&o, c) : kvget_fetch(&o, c);
-	kv_client_close(c);
-	return code;
+	return kv_tool_main(&o.common, &program, argc, argv, run);
 }

@@ -46,9 +46,7 @@ kvget_exist(const struct kvget_options *o, struct kv_client *c)
 		for (size_t i = 0; rc >= 0 && i < l.n; i++)
 			print(o, out, &l.keys[i], is_there[i]);
 		if (rc < 0)
-			code = kv_tool_say(kv_status_exit((int)rc), "%s%s",
-					   kv_status_text((int)rc),
-					   kv_tool_hint((int)rc));
+			code = kv_tool_fail((int)rc);
 		else if ((size_t)rc < l.n)
 			code = 1;
 	}

@@ -82,6 +82,12 @@ parse(int key, char *arg, struct argp_state *state)
 	}
 }
 
+static int
+run(void *input, struct kv_client *c)
+{
+	return kvput_run(input, c);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -94,20 +100,6 @@ main(int argc, char **argv)
 		       " A key that exists keeps its value, which is success.",
 	};
 	const struct kv_opts_program program = { &argp, &o, KV_CONF_TOOL };
-	struct kv_client_opts client;
-	struct kv_client *c;
-	char err[512];
-	int code;
 
-	kv_opts_parse(&o.common, &program, argc, argv);
-	code = kv_opts_load(&o.common);
-	if (code)
-		return code;
-	kv_tool_client_opts(&o.common, &client);
-	c = kv_client_open(&client, err, sizeof(err));
-	if (!c)
-		return kv_tool_say(EX_UNAVAILABLE, "%s", err);
-	code = kvput_run(&o, c);
-	kv_client_close(c);
-	return code;
+	return kv_tool_main(&o.common, &program, argc, argv, run);
 }

@@ -155,8 +155,9 @@ print(const struct options *o, const struct result *r)
 }
 
 static int
-run(const struct options *o, struct kv_client *c)
+run(void *input, struct kv_client *c)
 {
+	const struct options *o = input;
 	struct result r = { 0 };
 	int code = 0;
 	long n;
@@ -166,9 +167,7 @@ run(const struct options *o, struct kv_client *c)
 		return kv_tool_say(EX_USAGE, "'%s' is no pattern of PCRE2",
 				   o->pattern);
 	if (n < 0)
-		return kv_tool_say(kv_status_exit((int)n), "%s%s",
-				   kv_status_text((int)n),
-				   kv_tool_hint((int)n));
+		return kv_tool_fail((int)n);
 	r.removed = (uint64_t)n;
 	if (r.away)
 		code = kv_tool_say(EX_TEMPFAIL,
@@ -190,20 +189,6 @@ main(int argc, char **argv)
 		.doc = "Remove objects from the pool and say how many.",
 	};
 	const struct kv_opts_program program = { &argp, &o, KV_CONF_TOOL };
-	struct kv_client_opts client;
-	struct kv_client *c;
-	char err[512];
-	int code;
 
-	kv_opts_parse(&o.common, &program, argc, argv);
-	code = kv_opts_load(&o.common);
-	if (code)
-		return code;
-	kv_tool_client_opts(&o.common, &client);
-	c = kv_client_open(&client, err, sizeof(err));
-	if (!c)
-		return kv_tool_say(EX_UNAVAILABLE, "%s", err);
-	code = run(&o, c);
-	kv_client_close(c);
-	return code;
+	return kv_tool_main(&o.common, &program, argc, argv, run);
 }

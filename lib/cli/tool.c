@@ -47,6 +47,39 @@ kv_tool_client_opts(const struct kv_opts *o, struct kv_client_opts *out)
 	};
 }
 
+struct kv_client *
+kv_tool_connect(const struct kv_opts *o)
+{
+	struct kv_client_opts opts;
+	struct kv_client *c;
+	char err[512];
+
+	kv_tool_client_opts(o, &opts);
+	c = kv_client_open(&opts, err, sizeof(err));
+	if (!c)
+		kv_tool_say(EX_UNAVAILABLE, "%s", err);
+	return c;
+}
+
+int
+kv_tool_main(struct kv_opts *o, const struct kv_opts_program *program, int argc,
+	     char **argv, int (*run)(void *input, struct kv_client *c))
+{
+	struct kv_client *c;
+	int code;
+
+	kv_opts_parse(o, program, argc, argv);
+	code = kv_opts_load(o);
+	if (code)
+		return code;
+	c = kv_tool_connect(o);
+	if (!c)
+		return EX_UNAVAILABLE;
+	code = run(program->input, c);
+	kv_client_close(c);
+	return code;
+}
+
 uint32_t
 kv_tool_timeout_ms(const struct kv_opts *o, uint64_t bytes)
 {
@@ -93,6 +126,13 @@ kv_tool_hint(int status)
 	default:
 		return "";
 	}
+}
+
+int
+kv_tool_fail(int status)
+{
+	return kv_tool_say(kv_status_exit(status), "%s%s",
+			   kv_status_text(status), kv_tool_hint(status));
 }
 
 int

@@ -1,6 +1,6 @@
 /*
- * What the command-line programs share beyond their options: what they tell the
- * client library, how they speak and how they end.
+ * What the command-line programs share beyond their options: how they start,
+ * what they tell the client library, how they speak and how they end.
  */
 #ifndef KV_CLI_TOOL_H
 #define KV_CLI_TOOL_H
@@ -14,12 +14,26 @@
 
 struct argp_state;
 struct kv_opts;
+struct kv_opts_program;
 struct kv_out;
 
 enum {
 	KV_TOOL_KEY_SIZE = 4 * KV_KEY_BYTES_MAX + 1,
 	KV_TOOL_WORD_SIZE = 16,
 };
+
+/*
+ * A program that does one thing with a client: reads the command line and the
+ * configuration, connects, and does run(program->input, c). Returns its exit
+ * code, or after one line that of what failed before.
+ */
+int kv_tool_main(struct kv_opts *o, const struct kv_opts_program *program,
+		 int argc, char **argv,
+		 int (*run)(void *input, struct kv_client *c));
+
+/* The client for these options; NULL after one line: then the program ends with
+ * EX_UNAVAILABLE. */
+struct kv_client *kv_tool_connect(const struct kv_opts *o);
 
 /*
  * Fills what kv_client_open() wants to know; its strings stay O's. A --socket
@@ -37,6 +51,10 @@ uint32_t kv_tool_timeout_ms(const struct kv_opts *o, uint64_t bytes);
 /* "PROG: text" to stderr, one line. Returns CODE. */
 KV_PRINTF(2, 3)
 int kv_tool_say(int code, const char *fmt, ...);
+
+/* "PROG: what is wrong; what to do" for a status of the library. Returns the
+ * exit code. */
+int kv_tool_fail(int status);
 
 /*
  * "PROG: KEY: what is wrong; what to do" for a status of the library. BYTES: of

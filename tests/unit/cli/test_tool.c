@@ -2,6 +2,7 @@
 
 #include "test.h"
 
+#include <argp.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -63,6 +64,9 @@ test_what_fails_for_a_key(void **state)
 			    " `kvdiag pools` shows what is free or pinned\n");
 	assert_int_equal(kv_tool_fail_key(&key, -KV_EUNREACHABLE, 0), 69);
 	assert_non_null(strstr(said(), "; `kvdiag nodes` shows"));
+	assert_int_equal(kv_tool_fail(-KV_ETIMEOUT), 75);
+	assert_string_equal(said(),
+			    ": deadline passed; --timeout gives it longer\n");
 	assert_string_equal(kv_tool_hint(0), "");
 	assert_string_equal(kv_tool_hint(-KV_EMISS), "");
 }
@@ -154,6 +158,37 @@ test_client_opts(void **state)
 }
 
 static int
+must_not_run(void *input, struct kv_client *c)
+{
+	(void)input;
+	(void)c;
+	fail();
+	return 0;
+}
+
+static void
+test_main_without_a_pool(void **state)
+{
+	static const struct argp argp = { 0 };
+	static char name[] = "kvtool", no_node[] = "--socket=";
+	char *args[] = { name, no_node, NULL };
+	const struct kv_opts_program program = { &argp, NULL, KV_CONF_TOOL };
+	struct kv_opts o;
+
+	(void)state;
+	unsetenv("MOONCAKE_CONFIG_PATH");
+	assert_int_equal(kv_tool_main(&o, &program, 2, args, must_not_run),
+			 EX_UNAVAILABLE);
+	assert_non_null(strstr(said(), ": no master is named"));
+	kv_log_set_sink(NULL, NULL);
+	setenv("MOONCAKE_CONFIG_PATH", "/nowhere/at/all", 1);
+	assert_int_equal(kv_tool_main(&o, &program, 2, args, must_not_run),
+			 EX_CONFIG);
+	assert_non_null(strstr(said(), "/nowhere/at/all"));
+	unsetenv("MOONCAKE_CONFIG_PATH");
+}
+
+static int
 end_with(const char *path, int code)
 {
 	FILE *f = fopen(path, "w");
@@ -196,6 +231,7 @@ main(void)
 		cmocka_unit_test(test_worse),
 		cmocka_unit_test(test_timeout),
 		cmocka_unit_test(test_client_opts),
+		cmocka_unit_test(test_main_without_a_pool),
 		cmocka_unit_test(test_end),
 	};
 
