@@ -7,12 +7,12 @@
 #include <string.h>
 #include <sysexits.h>
 
+#include "base/attr.h"
 #include "base/log.h"
 #include "base/str.h"
 #include "cli/opts.h"
-#include "event/loop.h"
-#include "event/sig.h"
 #include "svc/admin.h"
+#include "svc/daemon.h"
 #include "svc/node.h"
 #include "svc/pool.h"
 
@@ -68,44 +68,18 @@ parse(int key, char *arg, struct argp_state *state)
 }
 
 struct daemon {
-	struct kv_loop *loop;
-	struct kv_sig sig;
+	struct kv_daemon base;
 	struct kv_pool *pool;
 	struct kv_admin *admin; /* NULL: no HTTP */
 };
 
 static void
-daemon_done(void *arg)
+stop(struct kv_daemon *base)
 {
-	struct daemon *d = arg;
+	struct daemon *d = KV_CONTAINER_OF(base, struct daemon, base);
 
-	kv_loop_stop(d->loop);
-}
-
-static void
-daemon_signal(struct kv_sig *sig, int signo)
-{
-	struct daemon *d = KV_CONTAINER_OF(sig, struct daemon, sig);
-
-	if (signo != SIGTERM && signo != SIGINT)
-		return; /* SIGHUP, SIGPIPE */
-	kv_info("ending signal=%s", strsignal(signo));
 	kv_admin_drain(d->admin);
-	kv_pool_stop(d->pool, daemon_done, d);
-}
-
-/* Before any thread: they inherit the mask. */
-static int
-daemon_signals(struct daemon *d)
-{
-	sigset_t set;
-
-	sigemptyset(&set);
-	sigaddset(&set, SIGTERM);
-	sigaddset(&set, SIGINT);
-	sigaddset(&set, SIGHUP);
-	sigaddset(&set, SIGPIPE);
-	return kv_sig_init(&d->sig, d->loop, &set, daemon_signal);
+	kv_pool_stop(d->pool, kv_daemon_done, base);
 }
 
 static void
@@ -163,7 +137,7 @@ static int
 http_start(struct daemon *d, uint16_t port)
 {
 	const struct kv_admin_opts ao = {
-		.loop = d->loop,
+		.loop = d->base.loop,
 		.port = port,
 		.node = kv_pool_node(d->pool),
 	};
@@ -181,27 +155,23 @@ http_start(struct daemon *d, uint16_t port)
 static int
 run(const struct options *o, const char *socket)
 {
-	struct daemon d = { .loop = kv_loop_new(NULL) };
-	int code = EX_OSERR;
+	struct daemon d = { 0 };
+	int code;
 
-	if (!d.loop || daemon_signals(&d) < 0) {
-		kv_err("cannot start: %m");
-		kv_loop_free(d.loop);
-		return code;
-	}
-	d.pool = pool_start(o, d.loop, socket);
+	if (kv_daemon_init(&d.base, stop) < 0)
+		return EX_OSERR;
+	d.pool = pool_start(o, d.base.loop, socket);
 	code = d.pool ? http_start(&d, o->common.conf.client_http_port)
 		      : kv_opts_exit_code(errno);
 	if (d.pool && code == 0)
 		say_ready(&d, &o->common.conf);
 	else if (d.pool)
-		kv_pool_stop(d.pool, daemon_done, &d);
-	if (d.pool && kv_loop_run(d.loop) < 0)
+		kv_pool_stop(d.pool, kv_daemon_done, &d.base);
+	if (d.pool && kv_loop_run(d.base.loop) < 0)
 		code = EX_OSERR;
 	kv_admin_free(d.admin);
 	kv_pool_free(d.pool);
-	kv_sig_fini(&d.sig);
-	kv_loop_free(d.loop);
+	kv_daemon_fini(&d.base);
 	return code;
 }
 

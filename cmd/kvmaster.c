@@ -1,14 +1,13 @@
 /* kvmaster: knows which nodes hold which keys, and which of them live. */
 #include <argp.h>
 #include <errno.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sysexits.h>
 
+#include "base/attr.h"
 #include "base/log.h"
 #include "cli/opts.h"
-#include "event/loop.h"
-#include "event/sig.h"
+#include "svc/daemon.h"
 #include "svc/masterd.h"
 
 enum {
@@ -46,42 +45,16 @@ parse(int key, char *arg, struct argp_state *state)
 }
 
 struct daemon {
-	struct kv_loop *loop;
-	struct kv_sig sig;
+	struct kv_daemon base;
 	struct kv_masterd *master;
 };
 
 static void
-daemon_done(void *arg)
+stop(struct kv_daemon *base)
 {
-	struct daemon *d = arg;
+	struct daemon *d = KV_CONTAINER_OF(base, struct daemon, base);
 
-	kv_loop_stop(d->loop);
-}
-
-static void
-daemon_signal(struct kv_sig *sig, int signo)
-{
-	struct daemon *d = KV_CONTAINER_OF(sig, struct daemon, sig);
-
-	if (signo != SIGTERM && signo != SIGINT)
-		return; /* SIGHUP, SIGPIPE */
-	kv_info("ending signal=%s", strsignal(signo));
-	kv_masterd_stop(d->master, daemon_done, d);
-}
-
-/* Before any thread: they inherit the mask. */
-static int
-daemon_signals(struct daemon *d)
-{
-	sigset_t set;
-
-	sigemptyset(&set);
-	sigaddset(&set, SIGTERM);
-	sigaddset(&set, SIGINT);
-	sigaddset(&set, SIGHUP);
-	sigaddset(&set, SIGPIPE);
-	return kv_sig_init(&d->sig, d->loop, &set, daemon_signal);
+	kv_masterd_stop(d->master, kv_daemon_done, base);
 }
 
 /* A connection for each node and each engine: as many as we may have. */
@@ -111,7 +84,7 @@ daemon_start(struct daemon *d, const struct options *o)
 	char err[512];
 	int code;
 
-	d->master = kv_masterd_start(&mo, d->loop, err, sizeof(err));
+	d->master = kv_masterd_start(&mo, d->base.loop, err, sizeof(err));
 	if (!d->master) {
 		code = kv_opts_exit_code(errno);
 		if (err[0])
@@ -127,20 +100,16 @@ daemon_start(struct daemon *d, const struct options *o)
 static int
 run(const struct options *o)
 {
-	struct daemon d = { .loop = kv_loop_new(NULL) };
-	int code = EX_OSERR;
+	struct daemon d = { 0 };
+	int code;
 
-	if (!d.loop || daemon_signals(&d) < 0) {
-		kv_err("cannot start: %m");
-		kv_loop_free(d.loop);
-		return code;
-	}
+	if (kv_daemon_init(&d.base, stop) < 0)
+		return EX_OSERR;
 	code = daemon_start(&d, o);
-	if (code == 0 && kv_loop_run(d.loop) < 0)
+	if (code == 0 && kv_loop_run(d.base.loop) < 0)
 		code = EX_OSERR;
 	kv_masterd_free(d.master);
-	kv_sig_fini(&d.sig);
-	kv_loop_free(d.loop);
+	kv_daemon_fini(&d.base);
 	return code;
 }
 

@@ -1,0 +1,62 @@
+#include "svc/daemon.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/attr.h"
+#include "base/log.h"
+
+static void
+on_signal(struct kv_sig *sig, int signo)
+{
+	struct kv_daemon *d = KV_CONTAINER_OF(sig, struct kv_daemon, sig);
+
+	if (signo != SIGTERM && signo != SIGINT)
+		return;
+	kv_info("ending signal=%s", strsignal(signo));
+	d->stop(d);
+}
+
+static int
+signals_init(struct kv_daemon *d)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGHUP);
+	sigaddset(&set, SIGPIPE);
+	return kv_sig_init(&d->sig, d->loop, &set, on_signal);
+}
+
+int
+kv_daemon_init(struct kv_daemon *d, void (*stop)(struct kv_daemon *d))
+{
+	int rc;
+
+	d->stop = stop;
+	d->loop = kv_loop_new(NULL);
+	rc = d->loop ? signals_init(d) : -errno;
+	if (rc == 0)
+		return 0;
+	errno = -rc;
+	kv_err("cannot start: %m");
+	kv_loop_free(d->loop);
+	return rc;
+}
+
+void
+kv_daemon_fini(struct kv_daemon *d)
+{
+	kv_sig_fini(&d->sig);
+	kv_loop_free(d->loop);
+}
+
+void
+kv_daemon_done(void *arg)
+{
+	struct kv_daemon *d = arg;
+
+	kv_loop_stop(d->loop);
+}
