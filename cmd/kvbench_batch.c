@@ -1,3 +1,4 @@
+#include <assert.h>
 #include <pthread.h>
 
 #include "base/num.h"
@@ -97,6 +98,7 @@ kvbench_batch_do(struct run *r, enum kvbench_batch_op op)
 	size_t n = kv_min_size(r->b->threads, r->b->batch), made, i;
 	long rc;
 
+	assert(n > 0);
 	for (i = 0; i < n; i++)
 		s[i] = (struct slice){
 			.r = r,

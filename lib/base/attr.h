@@ -39,11 +39,23 @@ kv_cleanup_free(void *pp)
 	free(*(void **)pp);
 }
 
+/* For a field that takes what is only read and what is written to as well. */
+static inline void *
+kv_unconst(const void *p)
+{
+	union {
+		const void *in;
+		void *out;
+	} u = { .in = p };
+
+	return u.out;
+}
+
 /* free() for what its owner shows as const. */
 static inline void
 kv_free_const(const void *p)
 {
-	free((void *)(uintptr_t)p); /* NOLINT(performance-no-int-to-ptr) */
+	free(kv_unconst(p));
 }
 
 static inline void

@@ -90,7 +90,7 @@ int
 kv_client_put_one(struct kv_client *c, const void *key, size_t key_len,
 		  const void *value, size_t value_len)
 {
-	struct kv_buf buf = { (void *)(uintptr_t)value, value_len };
+	struct kv_buf buf = { kv_unconst(value), value_len };
 	struct kv_put_item item = {
 		.key = { key, key_len },
 		.bufs = &buf,
@@ -152,12 +152,12 @@ kv_client_get(struct kv_client *c, struct kv_get_item *items, size_t n,
 
 int64_t
 kv_client_get_one(struct kv_client *c, const void *key, size_t key_len,
-		  void *data, size_t data_len, uint64_t *size)
+		  void *buf, size_t buf_len, uint64_t *size)
 {
-	struct kv_buf buf = { data, data_len };
+	struct kv_buf into = { buf, buf_len };
 	struct kv_get_item item = {
 		.key = { key, key_len },
-		.bufs = &buf,
+		.bufs = &into,
 		.nbufs = 1,
 	};
 	long rc = kv_client_get(c, &item, 1, NULL);

@@ -73,7 +73,7 @@ nodes_take(struct kv_client_question *q, const struct kv_msg *msg)
 void
 kv_client_hex(char out[33], const struct kv_id *id)
 {
-	unsigned i;
+	size_t i;
 
 	for (i = 0; i < sizeof(id->b); i++)
 		snprintf(out + 2 * i, 3, "%02x", id->b[i]);

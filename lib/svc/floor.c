@@ -45,7 +45,7 @@ map(size_t bytes, int fd)
 
 	if (p == MAP_FAILED)
 		return NULL;
-	at = (char *)(uintptr_t)kv_round_up_u64((uintptr_t)p, HUGE_BYTES);
+	at = p + (-(uintptr_t)p & (HUGE_BYTES - 1));
 	at = mmap(at, bytes, PROT_READ | PROT_WRITE,
 		  MAP_FIXED |
 			  (fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED),
