@@ -55,7 +55,7 @@ struct kv_conf {
 	/* Ours. */
 	char host[KV_CONF_TEXT_SIZE];   /* "": found out at start */
 	char listen[KV_CONF_TEXT_SIZE]; /* "": all addresses */
-	char socket[KV_CONF_TEXT_SIZE]; /* "": kv_opts_default_socket() */
+	char socket[KV_CONF_TEXT_SIZE]; /* "": kv_sockpath_default() */
 	uint16_t rpc_port;              /* kvmaster's */
 	uint16_t port;                  /* kvclient's */
 	uint16_t http_port;             /* kvmaster's; 0: none */

@@ -15,9 +15,9 @@
 #include "base/attr.h"
 #include "base/fault.h"
 #include "base/log.h"
+#include "base/sockpath.h"
 #include "base/str.h"
 
-#define NAME       "/kvclient.sock"
 #define LOCK       ".lock"
 #define LOCK_BYTES (KV_SOCKPATH_BYTES_MAX + sizeof(LOCK))
 
@@ -233,23 +233,36 @@ to_folder(char *path)
 	*(slash ? slash : path) = 0;
 }
 
+/* Nothing there yet, or ours and nobody else can put a file into it. */
+static bool
+is_own_folder(const char *path)
+{
+	struct stat st;
+
+	if (lstat(path, &st))
+		return errno == ENOENT;
+	return S_ISDIR(st.st_mode) && st.st_uid == geteuid() &&
+	       !(st.st_mode & (S_IWGRP | S_IWOTH));
+}
+
 /* Members of the group must be able to reach the socket in it. */
 static int
 make_default_folder(const char *path, gid_t group)
 {
-	char usual[KV_SOCKPATH_BYTES_MAX + 1] = "", folder[sizeof(usual)];
-	int err = kv_unixsock_default_path(usual, sizeof(usual));
+	char usual[KV_SOCKPATH_BYTES_MAX + 1], folder[sizeof(usual)];
 
+	if (kv_sockpath_default(usual, sizeof(usual)) < 0)
+		return 0;
 	snprintf(folder, sizeof(folder), "%s", path);
 	to_folder(folder);
 	to_folder(usual);
-	if (!usual[0] || strcmp(folder, usual) != 0)
+	if (strcmp(folder, usual) != 0)
 		return 0;
-	if (err) {
+	if (!is_own_folder(folder)) {
 		kv_err("cannot listen on %s: somebody else owns %s, or may "
 		       "write to it",
 		       path, folder);
-		return err;
+		return -EPERM;
 	}
 	if (mkdir(folder, 0700) && errno != EEXIST)
 		goto fail;
@@ -339,36 +352,4 @@ kv_unixsock_unbind(struct kv_unixsock *u)
 	if (!lstat(u->path, &st) && st.st_dev == u->dev && st.st_ino == u->ino)
 		unlink(u->path);
 	drop_lock(u);
-}
-
-/* Nothing there yet, or ours and nobody else can put a file into it. */
-static bool
-is_own_folder(const char *path)
-{
-	struct stat st;
-
-	if (lstat(path, &st))
-		return errno == ENOENT;
-	return S_ISDIR(st.st_mode) && st.st_uid == geteuid() &&
-	       !(st.st_mode & (S_IWGRP | S_IWOTH));
-}
-
-int
-kv_unixsock_default_path(char *buf, size_t n)
-{
-	const char *base = getenv("XDG_RUNTIME_DIR");
-	char folder[KV_SOCKPATH_BYTES_MAX + 1];
-	int len;
-
-	if (geteuid() == 0)
-		len = snprintf(folder, sizeof(folder), "/run/kvpool");
-	else if (base && base[0] == '/')
-		len = snprintf(folder, sizeof(folder), "%s/kvpool", base);
-	else
-		len = snprintf(folder, sizeof(folder), "/tmp/kvpool-%u",
-			       (unsigned)geteuid());
-	if ((size_t)len >= sizeof(folder) || (size_t)len + sizeof(NAME) > n)
-		return -ENAMETOOLONG;
-	snprintf(buf, n, "%s" NAME, folder);
-	return is_own_folder(folder) ? 0 : -EPERM;
 }

@@ -23,7 +23,8 @@ struct kv_unixsock {
  * The bound socket, not yet listening, non-blocking; or -errno, logged:
  * -EADDRINUSE for a live one ("already running, pid N"), -EEXIST when the file
  * is no socket. Mode 0600; with a group (not -1) its, and 0660. The folder of
- * the default path is made if missing; another one must be there. "@NAME" is an
+ * kv_sockpath_default() is made if missing, and refused (-EPERM) when somebody
+ * else owns it or may write to it; another one must be there. "@NAME" is an
  * abstract name: no file, and the listener lets in the same user and root. The
  * caller closes the descriptor, after unbind.
  */
@@ -31,13 +32,5 @@ int kv_unixsock_bind(struct kv_unixsock *u, const char *path, gid_t group);
 
 /* Removes the file, if it is still the one that bind made, and the lock. */
 void kv_unixsock_unbind(struct kv_unixsock *u);
-
-/*
- * Where kvclient listens when not told otherwise: below /run for root, below
- * XDG_RUNTIME_DIR for others, else in a folder of its own in /tmp. 0,
- * -ENAMETOOLONG, or -EPERM when somebody else owns that folder or may write
- * to it. n: KV_SOCKPATH_BYTES_MAX + 1.
- */
-int kv_unixsock_default_path(char *buf, size_t n);
 
 #endif
