@@ -13,7 +13,7 @@
 struct kv_mover {
 	struct kv_mover_opts opts;
 	struct kv_mbox mbox; /* home */
-	struct kv_list links;
+	struct kv_list dataconns;
 	unsigned n; /* workers, at least one */
 	struct kv_moverwork work[];
 };
@@ -68,7 +68,7 @@ kv_mover_new(const struct kv_mover_opts *opts)
 		return NULL;
 	}
 	m->opts = *opts;
-	kv_list_init(&m->links);
+	kv_list_init(&m->dataconns);
 	rc = kv_mbox_init(&m->mbox, opts->loop);
 	if (rc < 0)
 		goto free_mover;
@@ -92,17 +92,17 @@ free_mover:
 void
 kv_mover_free(struct kv_mover *m)
 {
-	struct kv_link *l;
+	struct kv_dataconn *dc;
 	unsigned i;
 
 	if (!m)
 		return;
-	KV_LIST_FOREACH(l, &m->links, list)
-		kv_mover_close(l);
+	KV_LIST_FOREACH(dc, &m->dataconns, list)
+		kv_mover_close(dc);
 	for (i = 0; i < m->n; i++)
 		work_fini(&m->work[i]);
 	kv_mbox_fini(&m->mbox);
-	assert(kv_list_is_empty(&m->links));
+	assert(kv_list_is_empty(&m->dataconns));
 	free(m);
 }
 
@@ -113,95 +113,97 @@ work_choose(struct kv_mover *m)
 	unsigned i;
 
 	for (i = 1; i < m->n; i++)
-		if (m->work[i].links < best->links)
+		if (m->work[i].dataconns < best->dataconns)
 			best = &m->work[i];
 	return best;
 }
 
-struct kv_link *
+struct kv_dataconn *
 kv_mover_adopt(struct kv_mover *m, struct kv_stream *s,
 	       const struct kv_id *boot, uint64_t id, uint64_t token,
 	       void *owner)
 {
 	struct kv_moverwork *w = work_choose(m);
-	struct kv_link *l;
+	struct kv_dataconn *dc;
 
-	l = KV_FAULT_POINT() ? NULL : calloc(1, sizeof(*l));
-	if (!l) {
+	dc = KV_FAULT_POINT() ? NULL : calloc(1, sizeof(*dc));
+	if (!dc) {
 		s->ops->close(s);
 		errno = ENOMEM;
 		return NULL;
 	}
 	if (w->loop != m->opts.loop)
 		s->ops->move(s, w->loop);
-	l->mover = m;
-	l->work = w;
-	l->boot = *boot;
-	l->hello = id;
-	l->token = token;
-	l->owner = owner;
-	l->stream = s;
-	kv_list_init(&l->expected);
-	kv_list_init(&l->pushes);
-	kv_list_init(&l->sending);
-	kv_list_add_tail(&m->links, &l->list);
-	w->links++;
-	l->adopt.fn = kv_moverwork_adopt;
-	kv_mbox_post(w->mbox, &l->adopt);
-	return l;
+	dc->mover = m;
+	dc->work = w;
+	dc->boot = *boot;
+	dc->hello = id;
+	dc->token = token;
+	dc->owner = owner;
+	dc->stream = s;
+	kv_list_init(&dc->expected);
+	kv_list_init(&dc->pushes);
+	kv_list_init(&dc->sending);
+	kv_list_add_tail(&m->dataconns, &dc->list);
+	w->dataconns++;
+	dc->adopt.fn = kv_moverwork_adopt;
+	kv_mbox_post(w->mbox, &dc->adopt);
+	return dc;
 }
 
 uint64_t
-kv_mover_token(const struct kv_link *l)
+kv_mover_token(const struct kv_dataconn *dc)
 {
-	return l->token;
+	return dc->token;
 }
 
 void
-kv_mover_close(struct kv_link *l)
+kv_mover_close(struct kv_dataconn *dc)
 {
-	if (l->is_closing || l->is_gone)
+	if (dc->is_closing || dc->is_gone)
 		return;
-	l->is_closing = true;
-	l->is_close_out = true;
-	l->close.fn = kv_moverwork_close;
-	kv_mbox_post(l->work->mbox, &l->close);
+	dc->is_closing = true;
+	dc->is_close_out = true;
+	dc->close.fn = kv_moverwork_close;
+	kv_mbox_post(dc->work->mbox, &dc->close);
 }
 
 /* The worker has nothing of it any more, and no mail is on its way. */
 static void
-link_check(struct kv_link *l)
+dataconn_check(struct kv_dataconn *dc)
 {
-	if (!l->is_gone || l->is_close_out || l->moves)
+	if (!dc->is_gone || dc->is_close_out || dc->moves)
 		return;
-	l->mover->opts.closed(l->owner, l);
-	kv_list_del(&l->list);
-	l->work->links--;
-	free(l);
+	dc->mover->opts.closed(dc->owner, dc);
+	kv_list_del(&dc->list);
+	dc->work->dataconns--;
+	free(dc);
 }
 
 void
-kv_mover_link_gone(struct kv_mail *mail)
+kv_mover_dataconn_gone(struct kv_mail *mail)
 {
-	struct kv_link *l = KV_CONTAINER_OF(mail, struct kv_link, gone);
+	struct kv_dataconn *dc =
+		KV_CONTAINER_OF(mail, struct kv_dataconn, gone);
 
-	l->is_gone = true;
-	link_check(l);
+	dc->is_gone = true;
+	dataconn_check(dc);
 }
 
 void
-kv_mover_link_closed(struct kv_mail *mail)
+kv_mover_dataconn_closed(struct kv_mail *mail)
 {
-	struct kv_link *l = KV_CONTAINER_OF(mail, struct kv_link, close);
+	struct kv_dataconn *dc =
+		KV_CONTAINER_OF(mail, struct kv_dataconn, close);
 
-	l->is_close_out = false;
-	link_check(l);
+	dc->is_close_out = false;
+	dataconn_check(dc);
 }
 
 static int
-move_post(struct kv_link *l, struct kv_move *m, bool is_push)
+move_post(struct kv_dataconn *dc, struct kv_move *m, bool is_push)
 {
-	if (l->is_closing || l->is_gone)
+	if (dc->is_closing || dc->is_gone)
 		return -ECONNRESET;
 	assert(m->bytes > 0);
 	m->status = 0;
@@ -210,25 +212,25 @@ move_post(struct kv_link *l, struct kv_move *m, bool is_push)
 	m->is_cancelling = false;
 	m->is_parked = false;
 	m->is_sending = false;
-	m->link = l;
+	m->dc = dc;
 	m->moved = 0;
 	kv_list_init(&m->list);
-	l->moves++;
+	dc->moves++;
 	m->mail.fn = kv_moverwork_take;
-	kv_mbox_post(l->work->mbox, &m->mail);
+	kv_mbox_post(dc->work->mbox, &m->mail);
 	return 0;
 }
 
 int
-kv_mover_expect(struct kv_link *l, struct kv_move *m)
+kv_mover_expect(struct kv_dataconn *dc, struct kv_move *m)
 {
-	return move_post(l, m, false);
+	return move_post(dc, m, false);
 }
 
 int
-kv_mover_push(struct kv_link *l, struct kv_move *m)
+kv_mover_push(struct kv_dataconn *dc, struct kv_move *m)
 {
-	return move_post(l, m, true);
+	return move_post(dc, m, true);
 }
 
 void
@@ -238,19 +240,19 @@ kv_mover_cancel(struct kv_move *m)
 		return;
 	m->is_cancelling = true;
 	m->cancel.fn = kv_moverwork_cancel;
-	kv_mbox_post(m->link->work->mbox, &m->cancel);
+	kv_mbox_post(m->dc->work->mbox, &m->cancel);
 }
 
 static void
 move_check(struct kv_move *m)
 {
-	struct kv_link *l = m->link;
+	struct kv_dataconn *dc = m->dc;
 
 	if (m->is_out || m->is_cancelling)
 		return;
 	m->done(m);
-	l->moves--;
-	link_check(l);
+	dc->moves--;
+	dataconn_check(dc);
 }
 
 void

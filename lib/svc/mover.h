@@ -8,7 +8,7 @@
  *
  * Home is the node's loop: all functions here are called on it, and all
  * callbacks run on it, deferred. The workers are n threads with a loop each, or
- * (n = 0) home itself. A data connection (a link) lives on one worker; the two
+ * (n = 0) home itself. A data connection lives on one worker; the two
  * sides exchange mail.
  *
  * A move is one value to come in (a grant) or to go out (a push). It belongs
@@ -26,7 +26,7 @@
 #include "net/conn.h"
 #include "svc/stats.h"
 
-struct kv_link; /* a data connection */
+struct kv_dataconn;
 struct kv_mover;
 
 struct kv_move {
@@ -42,14 +42,14 @@ struct kv_move {
 	int status; /* for done: 0, -ECONNRESET, -ECANCELED */
 
 	/* The rest is the mover's. Home: */
-	struct kv_link *link;
+	struct kv_dataconn *dc;
 	bool is_out;        /* `mail` is with the worker */
 	bool is_cancelling; /* `cancel` is */
 	struct kv_mail mail;
 	struct kv_mail cancel;
 	/* The worker's: */
 	bool is_push;
-	bool is_parked;  /* in a list of its link */
+	bool is_parked;  /* in a list of its connection */
 	bool is_sending; /* a frame of it is in the connection's queue */
 	struct kv_list list;
 	struct kv_htab_node node;
@@ -62,37 +62,38 @@ struct kv_mover_opts {
 	unsigned workers;
 	void *pool;
 	/* A data connection is gone, by itself or by kv_mover_close(); all of
-	 * its moves are done. The link is freed after the call. */
-	void (*closed)(void *owner, struct kv_link *l);
+	 * its moves are done. It is freed after the call. */
+	void (*closed)(void *owner, struct kv_dataconn *dc);
 };
 
 /* NULL with errno set. */
 struct kv_mover *kv_mover_new(const struct kv_mover_opts *opts);
 
-/* Ends the threads and all links that are left: their moves are done and
+/* Ends the threads and all connections that are left: their moves are done and
  * `closed` has run for each when it returns. NULL is fine. */
 void kv_mover_free(struct kv_mover *m);
 
 /* Takes the stream over, also on failure (NULL, errno set), and answers the
- * HELLO `id` that came on it with `token`, the name of the link. */
-struct kv_link *kv_mover_adopt(struct kv_mover *m, struct kv_stream *s,
-			       const struct kv_id *boot, uint64_t id,
-			       uint64_t token, void *owner);
+ * HELLO `id` that came on it with `token`, its name. */
+struct kv_dataconn *kv_mover_adopt(struct kv_mover *m, struct kv_stream *s,
+				   const struct kv_id *boot, uint64_t id,
+				   uint64_t token, void *owner);
 
-/* The link ends, at once on its worker; `closed` follows. More than once is
+/* It ends, at once on its worker; `closed` follows. More than once is
  * harmless. */
-void kv_mover_close(struct kv_link *l);
+void kv_mover_close(struct kv_dataconn *dc);
 
-uint64_t kv_mover_token(const struct kv_link *l);
+uint64_t kv_mover_token(const struct kv_dataconn *dc);
 
-/* The value's bytes will come on this link, in DATA frames from the first to
- * the last byte. 0, or -ECONNRESET when the link is gone (no done then). */
-int kv_mover_expect(struct kv_link *l, struct kv_move *m);
+/* The value's bytes will come on it, in DATA frames from the first to the last
+ * byte. 0, or -ECONNRESET when it is gone (no done then). */
+int kv_mover_expect(struct kv_dataconn *dc, struct kv_move *m);
 /* Sends the value in DATA frames. As above. */
-int kv_mover_push(struct kv_link *l, struct kv_move *m);
+int kv_mover_push(struct kv_dataconn *dc, struct kv_move *m);
 
-/* Ends a move early; done follows (with whatever came first). A link in the
- * middle of a frame of it is closed: there is no other way to be sure. */
+/* Ends a move early; done follows (with whatever came first). A
+ * connection in the middle of a frame of it is closed: there is no other way to
+ * be sure. */
 void kv_mover_cancel(struct kv_move *m);
 
 /* Adds the workers' counters. */

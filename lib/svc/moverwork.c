@@ -36,22 +36,22 @@ list_return(struct kv_moverwork *w, struct kv_list *list, int status)
 
 /* After this no byte of any of its moves is touched. */
 static void
-link_end(struct kv_link *l, int status)
+dataconn_end(struct kv_dataconn *dc, int status)
 {
-	struct kv_conn *c = l->conn;
+	struct kv_conn *c = dc->conn;
 
 	if (!c)
 		return;
-	l->conn = NULL;
-	l->filling = NULL;
-	if (l->work->reading == l)
-		l->work->reading = NULL;
+	dc->conn = NULL;
+	dc->filling = NULL;
+	if (dc->work->reading == dc)
+		dc->work->reading = NULL;
 	kv_conn_close(c); /* calls move_sent for what is in its queue */
-	list_return(l->work, &l->expected, status);
-	list_return(l->work, &l->pushes, status);
-	assert(kv_list_is_empty(&l->sending));
-	l->gone.fn = kv_mover_link_gone;
-	kv_mbox_post(l->work->home, &l->gone);
+	list_return(dc->work, &dc->expected, status);
+	list_return(dc->work, &dc->pushes, status);
+	assert(kv_list_is_empty(&dc->sending));
+	dc->gone.fn = kv_mover_dataconn_gone;
+	kv_mbox_post(dc->work->home, &dc->gone);
 }
 
 /* The ranges of the pool for bytes [m->moved, m->moved + bytes) of a value.
@@ -91,11 +91,11 @@ grant_find(struct kv_moverwork *w, uint64_t ref)
 }
 
 static int
-link_on_payload(struct kv_conn *c, const struct kv_msg *msg, struct iovec *iov,
-		int max)
+dataconn_on_payload(struct kv_conn *c, const struct kv_msg *msg,
+		    struct iovec *iov, int max)
 {
-	struct kv_link *l = kv_conn_arg(c);
-	struct kv_moverwork *w = l->work;
+	struct kv_dataconn *dc = kv_conn_arg(c);
+	struct kv_moverwork *w = dc->work;
 	const struct kv_data *d = msg->body;
 	struct kv_move *m;
 
@@ -105,9 +105,9 @@ link_on_payload(struct kv_conn *c, const struct kv_msg *msg, struct iovec *iov,
 	if (!m) {
 		/* The grant was told on another connection, and its mail may
 		 * be waiting behind this one's bytes. */
-		w->reading = l;
+		w->reading = dc;
 		kv_mbox_drain(w->mbox);
-		if (w->reading != l)
+		if (w->reading != dc)
 			return -ECANCELED;
 		w->reading = NULL;
 		m = grant_find(w, kv_get64(d->ref));
@@ -117,63 +117,63 @@ link_on_payload(struct kv_conn *c, const struct kv_msg *msg, struct iovec *iov,
 			     msg->payload);
 		return 0;
 	}
-	if (m->link != l || kv_get64(d->off) != m->moved ||
+	if (m->dc != dc || kv_get64(d->off) != m->moved ||
 	    msg->payload > m->bytes - m->moved)
 		return -EPROTO;
-	l->filling = m;
+	dc->filling = m;
 	return move_iov(m, w->pool, msg->payload, iov, max);
 }
 
 static void
-link_on_msg(struct kv_conn *c, const struct kv_msg *msg)
+dataconn_on_msg(struct kv_conn *c, const struct kv_msg *msg)
 {
-	struct kv_link *l = kv_conn_arg(c);
-	struct kv_move *m = l->filling;
+	struct kv_dataconn *dc = kv_conn_arg(c);
+	struct kv_move *m = dc->filling;
 
 	if (msg->type != KV_MSG_DATA) {
-		link_end(l, -ECONNRESET);
+		dataconn_end(dc, -ECONNRESET);
 		return;
 	}
 	if (!m)
 		return;
-	l->filling = NULL;
+	dc->filling = NULL;
 	m->moved += msg->payload;
-	kv_stats_add(&l->work->stats, KV_STAT_DATA_RX_BYTES, msg->payload);
+	kv_stats_add(&dc->work->stats, KV_STAT_DATA_RX_BYTES, msg->payload);
 	if (m->moved == m->bytes)
-		move_return(l->work, m, 0);
+		move_return(dc->work, m, 0);
 }
 
 static void
-link_on_close(struct kv_conn *c, int status)
+dataconn_on_close(struct kv_conn *c, int status)
 {
 	(void)status;
-	link_end(kv_conn_arg(c), -ECONNRESET);
+	dataconn_end(kv_conn_arg(c), -ECONNRESET);
 }
 
-static void link_pump(struct kv_link *l);
+static void dataconn_pump(struct kv_dataconn *dc);
 
 /* A frame of the value has left, or never will. */
 static void
 move_sent(struct kv_conn_sent *sent, int status)
 {
 	struct kv_move *m = KV_CONTAINER_OF(sent, struct kv_move, sent);
-	struct kv_link *l = m->link;
+	struct kv_dataconn *dc = m->dc;
 
 	m->is_sending = false;
 	if (status < 0) {
-		move_return(l->work, m, -ECONNRESET);
+		move_return(dc->work, m, -ECONNRESET);
 	} else if (m->moved == m->bytes) {
-		move_return(l->work, m, 0);
+		move_return(dc->work, m, 0);
 	} else {
 		kv_list_del(&m->list);
-		kv_list_add_tail(&l->pushes, &m->list);
+		kv_list_add_tail(&dc->pushes, &m->list);
 	}
-	if (l->conn)
-		link_pump(l);
+	if (dc->conn)
+		dataconn_pump(dc);
 }
 
 static bool
-move_send(struct kv_link *l, struct kv_move *m)
+move_send(struct kv_dataconn *dc, struct kv_move *m)
 {
 	uint64_t len = kv_min_u64(m->bytes - m->moved, FRAME_BYTES_MAX);
 	struct iovec iov[KV_CONN_PIECES_MAX];
@@ -182,104 +182,106 @@ move_send(struct kv_link *l, struct kv_move *m)
 
 	_Static_assert(KV_CONN_PIECES_MAX >= KV_EXTENTS_MAX,
 		       "a value in one frame");
-	d = kv_conn_begin(l->conn, KV_MSG_DATA, 0, 0);
+	d = kv_conn_begin(dc->conn, KV_MSG_DATA, 0, 0);
 	if (!d)
 		return false; /* it is closed, and will say so */
 	d->ref = kv_le64(m->ref);
 	d->off = kv_le64(m->moved);
 	d->index = kv_le32(m->index);
-	n = move_iov(m, l->work->pool, len, iov, KV_CONN_PIECES_MAX);
+	n = move_iov(m, dc->work->pool, len, iov, KV_CONN_PIECES_MAX);
 	m->moved += len;
 	m->is_sending = true;
 	m->sent.fn = move_sent;
 	kv_list_del(&m->list);
-	kv_list_add_tail(&l->sending, &m->list);
-	kv_stats_add(&l->work->stats, KV_STAT_DATA_TX_BYTES, len);
-	kv_conn_end_payload(l->conn, iov, n, &m->sent);
+	kv_list_add_tail(&dc->sending, &m->list);
+	kv_stats_add(&dc->work->stats, KV_STAT_DATA_TX_BYTES, len);
+	kv_conn_end_payload(dc->conn, iov, n, &m->sent);
 	return true;
 }
 
 static void
-link_pump(struct kv_link *l)
+dataconn_pump(struct kv_dataconn *dc)
 {
 	struct kv_move *m;
 
-	while (!kv_conn_is_full(l->conn) &&
-	       (m = KV_LIST_FIRST(&l->pushes, struct kv_move, list)))
-		if (!move_send(l, m))
+	while (!kv_conn_is_full(dc->conn) &&
+	       (m = KV_LIST_FIRST(&dc->pushes, struct kv_move, list)))
+		if (!move_send(dc, m))
 			return;
 }
 
 static void
-link_on_drain(struct kv_conn *c)
+dataconn_on_drain(struct kv_conn *c)
 {
-	link_pump(kv_conn_arg(c));
+	dataconn_pump(kv_conn_arg(c));
 }
 
-static const struct kv_conn_ops link_ops = {
-	.on_msg = link_on_msg,
-	.on_payload = link_on_payload,
-	.on_close = link_on_close,
-	.on_drain = link_on_drain,
+static const struct kv_conn_ops dataconn_ops = {
+	.on_msg = dataconn_on_msg,
+	.on_payload = dataconn_on_payload,
+	.on_close = dataconn_on_close,
+	.on_drain = dataconn_on_drain,
 };
 
 void
 kv_moverwork_adopt(struct kv_mail *mail)
 {
-	struct kv_link *l = KV_CONTAINER_OF(mail, struct kv_link, adopt);
+	struct kv_dataconn *dc =
+		KV_CONTAINER_OF(mail, struct kv_dataconn, adopt);
 
-	l->conn = kv_conn_new(l->work->loop, l->stream, &link_ops, l);
-	l->stream = NULL;
-	if (!l->conn) {
-		l->gone.fn = kv_mover_link_gone;
-		kv_mbox_post(l->work->home, &l->gone);
+	dc->conn = kv_conn_new(dc->work->loop, dc->stream, &dataconn_ops, dc);
+	dc->stream = NULL;
+	if (!dc->conn) {
+		dc->gone.fn = kv_mover_dataconn_gone;
+		kv_mbox_post(dc->work->home, &dc->gone);
 		return;
 	}
-	kv_stats_add(&l->work->stats, KV_STAT_DATA_CONNS, 1);
-	kv_hello_answer(l->conn, l->hello, KV_OK, NULL, &l->boot, l->token);
+	kv_stats_add(&dc->work->stats, KV_STAT_DATA_CONNS, 1);
+	kv_hello_answer(dc->conn, dc->hello, KV_OK, NULL, &dc->boot, dc->token);
 }
 
 void
 kv_moverwork_close(struct kv_mail *mail)
 {
-	struct kv_link *l = KV_CONTAINER_OF(mail, struct kv_link, close);
+	struct kv_dataconn *dc =
+		KV_CONTAINER_OF(mail, struct kv_dataconn, close);
 
-	link_end(l, -ECANCELED);
-	mail->fn = kv_mover_link_closed;
-	kv_mbox_post(l->work->home, mail);
+	dataconn_end(dc, -ECANCELED);
+	mail->fn = kv_mover_dataconn_closed;
+	kv_mbox_post(dc->work->home, mail);
 }
 
 void
 kv_moverwork_take(struct kv_mail *mail)
 {
 	struct kv_move *m = KV_CONTAINER_OF(mail, struct kv_move, mail);
-	struct kv_link *l = m->link;
-	int rc = l->conn ? 0 : -ECONNRESET;
+	struct kv_dataconn *dc = m->dc;
+	int rc = dc->conn ? 0 : -ECONNRESET;
 
 	if (rc == 0 && !m->is_push)
-		rc = kv_htab_add(&l->work->grants, &m->node, m->ref);
+		rc = kv_htab_add(&dc->work->grants, &m->node, m->ref);
 	if (rc < 0) {
 		m->status = rc;
 		mail->fn = kv_mover_move_back;
-		kv_mbox_post(l->work->home, mail);
+		kv_mbox_post(dc->work->home, mail);
 		return;
 	}
 	m->is_parked = true;
-	kv_list_add_tail(m->is_push ? &l->pushes : &l->expected, &m->list);
+	kv_list_add_tail(m->is_push ? &dc->pushes : &dc->expected, &m->list);
 	if (m->is_push)
-		link_pump(l);
+		dataconn_pump(dc);
 }
 
 void
 kv_moverwork_cancel(struct kv_mail *mail)
 {
 	struct kv_move *m = KV_CONTAINER_OF(mail, struct kv_move, cancel);
-	struct kv_link *l = m->link;
+	struct kv_dataconn *dc = m->dc;
 
-	if (m->is_parked && (m->is_sending || l->filling == m))
-		link_end(l, -ECANCELED);
+	if (m->is_parked && (m->is_sending || dc->filling == m))
+		dataconn_end(dc, -ECANCELED);
 	else if (m->is_parked)
-		move_return(l->work, m, -ECANCELED);
+		move_return(dc->work, m, -ECANCELED);
 	mail->fn = kv_mover_cancel_back;
-	kv_mbox_post(l->work->home, mail);
+	kv_mbox_post(dc->work->home, mail);
 }

@@ -3,7 +3,8 @@
 
 /*
  * What the two sides of a mover share: mover.c runs at home, moverwork.c on the
- * workers. Every field has one side; mail carries a link or a move across.
+ * workers. Every field has one side; mail carries a connection or a move
+ * across.
  */
 
 #include "svc/mover.h"
@@ -16,17 +17,18 @@ struct kv_moverwork {
 	struct kv_worker *thread; /* NULL: home does the work */
 	struct kv_mbox own;       /* then */
 	struct kv_mbox *mbox;     /* mail to the worker */
-	unsigned links;
+	unsigned dataconns;
 
 	/* The worker's. */
-	struct kv_loop *loop;    /* constant */
-	struct kv_htab grants;   /* moves expected, by ref */
-	struct kv_link *reading; /* while it drains the mailbox: NULL when a
-				  * mail ended it, and home may have freed it */
+	struct kv_loop *loop;  /* constant */
+	struct kv_htab grants; /* moves expected, by ref */
+	struct kv_dataconn
+		*reading; /* while it drains the mailbox: NULL when a
+			   * mail ended it, and home may have freed it */
 	struct kv_stats_set stats;
 };
 
-struct kv_link {
+struct kv_dataconn {
 	/* Constant. */
 	struct kv_mover *mover;
 	struct kv_moverwork *work;
@@ -62,8 +64,8 @@ void kv_moverwork_take(struct kv_mail *mail);
 void kv_moverwork_cancel(struct kv_mail *mail);
 
 /* Mail for home. */
-void kv_mover_link_gone(struct kv_mail *mail);
-void kv_mover_link_closed(struct kv_mail *mail);
+void kv_mover_dataconn_gone(struct kv_mail *mail);
+void kv_mover_dataconn_closed(struct kv_mail *mail);
 void kv_mover_move_back(struct kv_mail *mail);
 void kv_mover_cancel_back(struct kv_mail *mail);
 

@@ -158,7 +158,7 @@ mover_init(struct kv_node *node)
 		.loop = node->loop,
 		.workers = node->o.workers,
 		.pool = node->o.pool,
-		.closed = kv_nodepeer_link_closed,
+		.closed = kv_nodepeer_data_closed,
 	};
 
 	node->mover = kv_mover_new(&opts);

@@ -147,7 +147,7 @@ struct kv_nodepeer {
 struct kv_nodepeer_data {
 	struct kv_list link; /* peer->data; alone once the peer is gone */
 	struct kv_node *node;
-	struct kv_link *mover;
+	struct kv_dataconn *conn;
 };
 
 int kv_nodepeer_listen(struct kv_node *node, char *err, size_t err_bytes);
@@ -169,12 +169,12 @@ void kv_nodepeer_free(struct kv_nodepeer *peer);
  */
 bool kv_nodepeer_dispatch(struct kv_nodepeer *peer, const struct kv_msg *msg);
 /* Its data connection with this token, or NULL. */
-struct kv_link *kv_nodepeer_link(struct kv_nodepeer *peer, uint64_t token);
+struct kv_dataconn *kv_nodepeer_data(struct kv_nodepeer *peer, uint64_t token);
 /* ERROR_R. text NULL: the status says all. */
 void kv_nodepeer_error(struct kv_nodepeer *peer, uint64_t id, int status,
 		       const char *text);
 /* The mover's: a data connection is gone. */
-void kv_nodepeer_link_closed(void *owner, struct kv_link *l);
+void kv_nodepeer_data_closed(void *owner, struct kv_dataconn *dc);
 
 /* ---- proc.c: who holds what ---- */
 

@@ -150,7 +150,8 @@ get_push(struct kv_nodepeer *peer, const struct kv_msg *msg, unsigned n,
 {
 	struct kv_nodeget_plan *plan = peer->node->plan;
 	const struct kv_get *m = msg->body;
-	struct kv_link *link = kv_nodepeer_link(peer, kv_get64(m->data_token));
+	struct kv_dataconn *dc =
+		kv_nodepeer_data(peer, kv_get64(m->data_token));
 	struct get *g = get_new(peer, pushes, kv_get32(m->budget_ms));
 	struct get_move *gm = g ? g->moves : NULL;
 	unsigned i;
@@ -171,7 +172,7 @@ get_push(struct kv_nodepeer *peer, const struct kv_msg *msg, unsigned n,
 			gm->move.ref = msg->id;
 			gm->move.index = i;
 			gm->move.done = get_moved;
-			rc = kv_mover_push(link, &gm->move);
+			rc = kv_mover_push(dc, &gm->move);
 		}
 		if (rc < 0) {
 			kv_proc_unpin(peer->proc, p->pin);
@@ -239,7 +240,7 @@ struct planner {
 	const struct kv_get *msg;
 	uint64_t inline_max;
 	size_t room; /* left in the answer */
-	bool has_link;
+	bool has_data;
 	unsigned pushes;
 };
 
@@ -254,7 +255,7 @@ plan_pin(struct planner *g, struct kv_nodeget_plan *p)
 
 	if (is_shm)
 		n_ext = extents_cut(p->object, p->off, p->bytes, NULL);
-	else if (!g->has_link)
+	else if (!g->has_data)
 		return KV_ECONNLOST;
 	need = n_ext * sizeof(struct kv_extent_le);
 	if (need > g->room || !kv_proc_has_room(proc, p->object->size)) {
@@ -484,7 +485,7 @@ kv_nodeget_start(struct kv_nodepeer *peer, const struct kv_msg *msg)
 	}
 	g.inline_max = kv_min_u64(kv_get32(m->inline_max), KV_INLINE_BYTES_MAX);
 	g.room = KV_TAIL_MAX - n * sizeof(struct kv_get_ent_r);
-	g.has_link = kv_nodepeer_link(peer, kv_get64(m->data_token)) != NULL;
+	g.has_data = kv_nodepeer_data(peer, kv_get64(m->data_token)) != NULL;
 	for (i = 0; i < n; i++)
 		node->plan[i].status =
 			(uint8_t)plan_key(&g, &ents[i], &node->plan[i]);

@@ -138,7 +138,7 @@ kv_nodepeer_free(struct kv_nodepeer *peer)
 	while ((d = KV_LIST_FIRST(&peer->data, struct kv_nodepeer_data,
 				  link))) {
 		kv_list_del(&d->link);
-		kv_mover_close(d->mover);
+		kv_mover_close(d->conn);
 	}
 	if (peer->proc)
 		kv_proc_unref(peer->proc);
@@ -151,23 +151,23 @@ kv_nodepeer_free(struct kv_nodepeer *peer)
 	kv_node_drained(node);
 }
 
-struct kv_link *
-kv_nodepeer_link(struct kv_nodepeer *peer, uint64_t token)
+struct kv_dataconn *
+kv_nodepeer_data(struct kv_nodepeer *peer, uint64_t token)
 {
 	struct kv_nodepeer_data *d;
 
 	KV_LIST_FOREACH(d, &peer->data, link)
-		if (kv_mover_token(d->mover) == token)
-			return d->mover;
+		if (kv_mover_token(d->conn) == token)
+			return d->conn;
 	return NULL;
 }
 
 void
-kv_nodepeer_link_closed(void *owner, struct kv_link *l)
+kv_nodepeer_data_closed(void *owner, struct kv_dataconn *dc)
 {
 	struct kv_nodepeer_data *d = owner;
 
-	(void)l;
+	(void)dc;
 	d->node->n_conns--;
 	kv_list_del(&d->link);
 	free(d);
@@ -227,7 +227,7 @@ peer_find(struct kv_node *node, uint64_t token, const struct kv_id *boot)
 	return NULL;
 }
 
-/* The connection becomes a link of the mover; the peer that it was goes. */
+/* The connection becomes one of the mover's; the peer that it was goes. */
 static void
 hello_data(struct kv_nodepeer *peer, const struct kv_hello_in *in, uint64_t id)
 {
@@ -254,9 +254,9 @@ hello_data(struct kv_nodepeer *peer, const struct kv_hello_in *in, uint64_t id)
 	peer->conn = NULL;
 	kv_nodepeer_free(peer);
 	d->node = node;
-	d->mover = kv_mover_adopt(node->mover, s, &node->boot, id,
-				  kv_node_random(node), d);
-	if (!d->mover) {
+	d->conn = kv_mover_adopt(node->mover, s, &node->boot, id,
+				 kv_node_random(node), d);
+	if (!d->conn) {
 		kv_warn("a data connection failed: %m");
 		free(d);
 		return;

@@ -381,9 +381,9 @@ key_expect(struct kv_putkey *k)
 {
 	struct kv_nodeput *put = k->put;
 	struct kv_putkey_move *pm = &put->moves[k - put->keys];
-	struct kv_link *link = kv_nodepeer_link(put->peer, put->data_token);
+	struct kv_dataconn *dc = kv_nodepeer_data(put->peer, put->data_token);
 
-	if (!link)
+	if (!dc)
 		return -ECONNRESET;
 	pm->key = k;
 	pm->move.ext = kv_putkey_extents(k);
@@ -391,7 +391,7 @@ key_expect(struct kv_putkey *k)
 	pm->move.bytes = k->size;
 	pm->move.ref = k->grant.hash;
 	pm->move.done = key_moved;
-	return kv_mover_expect(link, &pm->move);
+	return kv_mover_expect(dc, &pm->move);
 }
 
 /* Space is there; the bytes are to come. */

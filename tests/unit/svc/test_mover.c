@@ -15,7 +15,7 @@
 
 enum {
 	POOL = 8 << 20,
-	LINKS = 4,
+	CONNS = 4,
 };
 
 /* A value on its way, as the node would hold it. */
@@ -28,7 +28,7 @@ struct value {
 
 struct client {
 	struct wirepeer peer;
-	struct kv_link *link;
+	struct kv_dataconn *dc;
 	int closed;
 	int closed_at;
 };
@@ -40,14 +40,14 @@ static int order;
 static const struct kv_id boot = { { 7 } };
 
 static void
-link_closed(void *owner, struct kv_link *l)
+dataconn_closed(void *owner, struct kv_dataconn *dc)
 {
 	struct client *c = owner;
 
-	assert_ptr_equal(c->link, l);
+	assert_ptr_equal(c->dc, dc);
 	c->closed++;
 	c->closed_at = ++order;
-	c->link = NULL;
+	c->dc = NULL;
 }
 
 static void
@@ -64,7 +64,7 @@ setup(unsigned workers)
 {
 	struct kv_mover_opts opts = {
 		.workers = workers,
-		.closed = link_closed,
+		.closed = dataconn_closed,
 	};
 	struct kv_rng rng;
 
@@ -154,9 +154,9 @@ client_open(struct client *c, uint64_t token)
 	assert_non_null(s);
 	assert_non_null(t);
 	wirepeer_open(&c->peer, loop, s);
-	c->link = kv_mover_adopt(mover, t, &boot, 77, token, c);
-	assert_non_null(c->link);
-	assert_int_equal(kv_mover_token(c->link), token);
+	c->dc = kv_mover_adopt(mover, t, &boot, 77, token, c);
+	assert_non_null(c->dc);
+	assert_int_equal(kv_mover_token(c->dc), token);
 	WAIT(wirepeer_count(&c->peer, KV_MSG_HELLO_R));
 	f = wirepeer_take(&c->peer, KV_MSG_HELLO_R);
 	r = (void *)f->body;
@@ -171,7 +171,7 @@ static void
 client_close(struct client *c)
 {
 	wirepeer_close(&c->peer);
-	if (c->link)
+	if (c->dc)
 		WAIT(c->closed);
 }
 
@@ -215,7 +215,7 @@ static void
 expect(struct client *c, struct value *v, uint64_t grant)
 {
 	v->move.ref = grant;
-	assert_int_equal(kv_mover_expect(c->link, &v->move), 0);
+	assert_int_equal(kv_mover_expect(c->dc, &v->move), 0);
 }
 
 static void
@@ -288,7 +288,7 @@ a_value_goes_out(void **state)
 	value_gather(&v, want);
 	v.move.ref = 3;
 	v.move.index = 9;
-	assert_int_equal(kv_mover_push(c.link, &v.move), 0);
+	assert_int_equal(kv_mover_push(c.dc, &v.move), 0);
 	collect(&c, 3, 9, got, 100000);
 	WAIT(v.done);
 	assert_int_equal(v.move.status, 0);
@@ -296,7 +296,7 @@ a_value_goes_out(void **state)
 	/* A part of it. */
 	v.move.skip = 29999;
 	v.move.bytes = 50002;
-	assert_int_equal(kv_mover_push(c.link, &v.move), 0);
+	assert_int_equal(kv_mover_push(c.dc, &v.move), 0);
 	collect(&c, 3, 9, got, 50002);
 	WAIT(v.done == 2);
 	assert_memory_equal(got, want + 29999, 50002);
@@ -342,7 +342,7 @@ breaks(struct client *c, struct value *v)
 }
 
 static void
-a_gap_ends_the_link(void **state)
+a_gap_ends_the_connection(void **state)
 {
 	uint8_t *bytes = random_bytes(1000);
 	struct client c;
@@ -358,7 +358,7 @@ a_gap_ends_the_link(void **state)
 }
 
 static void
-bytes_twice_end_the_link(void **state)
+bytes_twice_end_the_connection(void **state)
 {
 	uint8_t *bytes = random_bytes(1000);
 	struct client c;
@@ -375,7 +375,7 @@ bytes_twice_end_the_link(void **state)
 }
 
 static void
-too_many_bytes_end_the_link(void **state)
+too_many_bytes_end_the_connection(void **state)
 {
 	uint8_t *bytes = random_bytes(1001);
 	struct client c;
@@ -391,7 +391,7 @@ too_many_bytes_end_the_link(void **state)
 }
 
 static void
-another_message_ends_the_link(void **state)
+another_message_ends_the_connection(void **state)
 {
 	struct client c;
 	struct value v;
@@ -405,7 +405,7 @@ another_message_ends_the_link(void **state)
 }
 
 static void
-the_grant_of_another_link_is_not_filled(void **state)
+the_grant_of_another_connection_is_not_filled(void **state)
 {
 	uint8_t *bytes = random_bytes(1000);
 	struct client a, b;
@@ -445,7 +445,7 @@ a_lost_peer_gives_everything_back(void **state)
 	for (int i = 0; i < 8; i++) {
 		value_init(&out[i], 0, 100000, 256 * 1024, 100000);
 		out[i].move.ref = 2;
-		assert_int_equal(kv_mover_push(c.link, &out[i].move), 0);
+		assert_int_equal(kv_mover_push(c.dc, &out[i].move), 0);
 	}
 	rest_ms(20);
 	wirepeer_close(&c.peer);
@@ -461,7 +461,7 @@ a_lost_peer_gives_everything_back(void **state)
 }
 
 static void
-a_cancelled_grant_costs_no_link(void **state)
+a_cancelled_grant_costs_no_connection(void **state)
 {
 	uint8_t *bytes = random_bytes(1000), before[1000];
 	struct client c;
@@ -491,7 +491,7 @@ a_cancelled_grant_costs_no_link(void **state)
 
 /* Half a frame: only its header and some bytes, by hand. */
 static void
-a_grant_cancelled_within_its_frame_costs_the_link(void **state)
+a_grant_cancelled_within_its_frame_costs_the_connection(void **state)
 {
 	struct {
 		struct kv_header h;
@@ -509,8 +509,8 @@ a_grant_cancelled_within_its_frame_costs_the_link(void **state)
 		socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds), 0);
 	t = kv_fdstream_new(loop, fds[1]);
 	assert_non_null(t);
-	c.link = kv_mover_adopt(mover, t, &boot, 77, 5, &c);
-	assert_non_null(c.link);
+	c.dc = kv_mover_adopt(mover, t, &boot, 77, 5, &c);
+	assert_non_null(c.dc);
 	value_init(&v, 0, 1000, 0, 0);
 	expect(&c, &v, 1);
 	half.d.ref = kv_le64(1);
@@ -541,7 +541,7 @@ a_peer_that_does_not_read_is_given_up(void **state)
 	value_init(&v, 0, 2 << 20, 0, 0);
 	v.ext[0].off = 0;
 	v.move.ref = 2;
-	assert_int_equal(kv_mover_push(c.link, &v.move), 0);
+	assert_int_equal(kv_mover_push(c.dc, &v.move), 0);
 	rest_ms(30);
 	assert_int_equal(v.done, 0);
 	kv_mover_cancel(&v.move);
@@ -577,7 +577,7 @@ a_cancel_after_the_end_changes_nothing(void **state)
 }
 
 static void
-a_closed_link_takes_no_more(void **state)
+a_closed_connection_takes_no_more(void **state)
 {
 	struct client c;
 	struct value v, w;
@@ -587,10 +587,10 @@ a_closed_link_takes_no_more(void **state)
 	value_init(&v, 0, 1000, 0, 0);
 	value_init(&w, 0, 1000, 0, 0);
 	expect(&c, &v, 1);
-	kv_mover_close(c.link);
-	kv_mover_close(c.link);
-	assert_int_equal(kv_mover_expect(c.link, &w.move), -ECONNRESET);
-	assert_int_equal(kv_mover_push(c.link, &w.move), -ECONNRESET);
+	kv_mover_close(c.dc);
+	kv_mover_close(c.dc);
+	assert_int_equal(kv_mover_expect(c.dc, &w.move), -ECONNRESET);
+	assert_int_equal(kv_mover_push(c.dc, &w.move), -ECONNRESET);
 	assert_int_equal(v.done, 0);
 	WAIT(c.closed);
 	assert_int_equal(v.move.status, -ECANCELED);
@@ -602,17 +602,17 @@ a_closed_link_takes_no_more(void **state)
 static void
 free_ends_what_is_left(void **state)
 {
-	struct client c[LINKS];
-	struct value v[LINKS];
+	struct client c[CONNS];
+	struct value v[CONNS];
 
-	for (int i = 0; i < LINKS; i++) {
+	for (int i = 0; i < CONNS; i++) {
 		client_open(&c[i], 5 + i);
 		value_init(&v[i], 0, 1000, 0, 0);
 		expect(&c[i], &v[i], 1 + i);
 	}
 	kv_mover_free(mover);
 	mover = NULL;
-	for (int i = 0; i < LINKS; i++) {
+	for (int i = 0; i < CONNS; i++) {
 		assert_int_equal(v[i].done, 1);
 		assert_int_equal(c[i].closed, 1);
 		assert_true(v[i].done_at < c[i].closed_at);
@@ -621,7 +621,7 @@ free_ends_what_is_left(void **state)
 	(void)state;
 }
 
-/* In and out on several links at once, with cancels and a lost peer. */
+/* In and out on several connections at once, with cancels and a lost peer. */
 static void
 many_at_once(void **state)
 {
@@ -629,16 +629,16 @@ many_at_once(void **state)
 		N = 64,
 		BYTES = 40000,
 	};
-	static struct value in[LINKS][N], out[LINKS][N];
+	static struct value in[CONNS][N], out[CONNS][N];
 	uint8_t *bytes = random_bytes(BYTES);
-	struct client c[LINKS];
+	struct client c[CONNS];
 	unsigned i, k, done;
 
 	(void)state;
-	for (i = 0; i < LINKS; i++)
+	for (i = 0; i < CONNS; i++)
 		client_open(&c[i], 5 + i);
 	for (k = 0; k < N; k++) {
-		for (i = 0; i < LINKS; i++) {
+		for (i = 0; i < CONNS; i++) {
 			value_init(&in[i][k], 0, BYTES, 0, 0);
 			in[i][k].ext[0].off = (1 + i) * BYTES;
 			expect(&c[i], &in[i][k], 1000 * i + k + 1);
@@ -648,38 +648,38 @@ many_at_once(void **state)
 			out[i][k].ext[0].off = 4 << 20;
 			out[i][k].move.ref = 1;
 			assert_int_equal(
-				kv_mover_push(c[i].link, &out[i][k].move), 0);
+				kv_mover_push(c[i].dc, &out[i][k].move), 0);
 			if (k % 7 == 3)
 				kv_mover_cancel(&in[i][k].move);
 		}
 		if (k == N / 2)
-			kv_mover_close(c[LINKS - 1].link);
+			kv_mover_close(c[CONNS - 1].dc);
 		if (k == N / 2)
 			break;
 	}
 	for (k++; k < N; k++)
-		for (i = 0; i < LINKS - 1; i++) {
+		for (i = 0; i < CONNS - 1; i++) {
 			value_init(&in[i][k], 0, BYTES, 0, 0);
 			in[i][k].ext[0].off = (1 + i) * BYTES;
 			expect(&c[i], &in[i][k], 1000 * i + k + 1);
 			wirepeer_send_data(&c[i].peer, 1000 * i + k + 1, 0,
 					   bytes, BYTES);
 		}
-	WAIT(c[LINKS - 1].closed);
+	WAIT(c[CONNS - 1].closed);
 	turn(NULL);
 	do {
 		turn("all to be done");
-		for (done = 0, i = 0; i < LINKS - 1; i++)
+		for (done = 0, i = 0; i < CONNS - 1; i++)
 			for (k = 0; k < N; k++)
 				done += in[i][k].done || c[i].closed;
-	} while (done < (LINKS - 1) * N);
+	} while (done < (CONNS - 1) * N);
 	for (k = 0; k <= N / 2; k++) {
-		assert_int_equal(in[LINKS - 1][k].done, 1);
-		assert_int_equal(out[LINKS - 1][k].done, 1);
+		assert_int_equal(in[CONNS - 1][k].done, 1);
+		assert_int_equal(out[CONNS - 1][k].done, 1);
 	}
-	for (i = 0; i < LINKS; i++)
+	for (i = 0; i < CONNS; i++)
 		client_close(&c[i]);
-	for (i = 0; i < LINKS - 1; i++)
+	for (i = 0; i < CONNS - 1; i++)
 		for (k = 0; k <= N / 2; k++) {
 			assert_int_equal(in[i][k].done, 1);
 			assert_int_equal(out[i][k].done, 1);
@@ -700,17 +700,17 @@ main(void)
 		BOTH(a_value_comes_in_pieces),
 		BOTH(a_value_goes_out),
 		BOTH(bytes_for_an_unknown_grant_are_dropped),
-		BOTH(a_gap_ends_the_link),
-		BOTH(bytes_twice_end_the_link),
-		BOTH(too_many_bytes_end_the_link),
-		BOTH(another_message_ends_the_link),
-		BOTH(the_grant_of_another_link_is_not_filled),
+		BOTH(a_gap_ends_the_connection),
+		BOTH(bytes_twice_end_the_connection),
+		BOTH(too_many_bytes_end_the_connection),
+		BOTH(another_message_ends_the_connection),
+		BOTH(the_grant_of_another_connection_is_not_filled),
 		BOTH(a_lost_peer_gives_everything_back),
-		BOTH(a_cancelled_grant_costs_no_link),
-		BOTH(a_grant_cancelled_within_its_frame_costs_the_link),
+		BOTH(a_cancelled_grant_costs_no_connection),
+		BOTH(a_grant_cancelled_within_its_frame_costs_the_connection),
 		BOTH(a_peer_that_does_not_read_is_given_up),
 		BOTH(a_cancel_after_the_end_changes_nothing),
-		BOTH(a_closed_link_takes_no_more),
+		BOTH(a_closed_connection_takes_no_more),
 		BOTH(free_ends_what_is_left),
 		BOTH(many_at_once),
 	};
