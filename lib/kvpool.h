@@ -192,7 +192,8 @@ long kv_client_exist(struct kv_client *c, const struct kv_key *keys, size_t n,
 
 /* Removes n keys everywhere. status[i]: 0, -KV_EMISS, -KV_EBUSY (hard-pinned
  * and not forced), ... Returns the number removed. *away: owners that could
- * not be told (NULL allowed). */
+ * not be told (NULL allowed); here and below, when no master answers and the
+ * local node speaks for itself alone, all others count as one. */
 long kv_client_remove(struct kv_client *c, const struct kv_key *keys, size_t n,
 		      int force, int *status, uint32_t *away);
 

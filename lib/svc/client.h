@@ -76,6 +76,9 @@ struct kv_client_question {
 	int (*take)(struct kv_client_question *q, const struct kv_msg *msg);
 	bool is_done;
 	int status;
+	/* The local node alone was there to answer, and masters are named: what
+	 * other nodes hold is not in it. */
+	bool is_partial;
 };
 
 /* Asks and waits. 0 or -kv_status. */

@@ -87,7 +87,7 @@ remove_take(struct kv_client_question *q, const struct kv_msg *msg)
 	for (i = 0; r->status && i < r->n; i++)
 		r->status[i] = -statuses[i];
 	r->removed += kv_get64(b->removed);
-	r->away = kv_get32(b->away);
+	r->away = kv_get32(b->away) + q->is_partial;
 	return 0;
 }
 
@@ -299,7 +299,7 @@ kv_client_list(struct kv_client *c, const char *pattern, kv_list_fn *fn,
 	} while (rc == 0 && !list_tell(c, &l, &told) && !kv_id_is_zero(l.node));
 	kv_bytes_fini(&l.page);
 	if (away)
-		*away = l.away;
+		*away = l.away + l.q.is_partial;
 	return rc < 0 ? rc : told;
 }
 
@@ -377,7 +377,7 @@ query_take(struct kv_client_question *question, const struct kv_msg *msg)
 			replica_info(&q->out[i], &m);
 	}
 	q->count = kv_get32(b->count);
-	q->away = kv_get32(b->away);
+	q->away = kv_get32(b->away) + question->is_partial;
 	return 0;
 }
 

@@ -13,6 +13,7 @@ question_answered(struct kv_ask *ask, int status, const struct kv_msg *msg)
 	struct kv_client_question *q =
 		KV_CONTAINER_OF(ask, struct kv_client_question, ask);
 
+	q->is_partial = ask->from_local && ask->ch->hub->n_masters > 0;
 	q->status = status < 0 ? status : q->take(q, msg);
 	q->is_done = true;
 }
@@ -37,6 +38,7 @@ kv_client_ask(struct kv_client *c, struct kv_client_question *q)
 	if (!cc)
 		return status;
 	q->is_done = false;
+	q->is_partial = false;
 	q->ask.fn = question_answered;
 	kv_ask_start(cc->ch, &q->ask);
 	kv_client_run(cc, &q->is_done, question_abort, q);

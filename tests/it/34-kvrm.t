@@ -68,5 +68,21 @@ wait_nodes 2
 kvrm $A --all >again 2>&1
 ok 'run again when it is back' test $? -eq 0
 is "$(kvdiag $M keys)" '' 'nothing is left'
+
+# No master answers: the own node alone is asked, which is not all.
+kvput $A -r 2 two in || fail 'put two copies'
+kill -STOP "$(pid_of m)"
+exits 75 'one key, without a master' kvrm $A two
+is "$(cat out)" 'removed  1' 'is removed here'
+like "$(cat err)" '^kvrm: 1 nodes could not be told; run kvrm again' 'a line'
+exits 75 'all, without a master' kvrm $A --all
+exits 75 'kvdiag keys, without a master' kvdiag $A keys
+exits 75 'kvdiag key, without a master' kvdiag $A key two
+kill -CONT "$(pid_of m)"
+wait_nodes 2
+ok 'what the other one has is there still' kvget $A --exist two
+ok 'and is removed when they are one again' try_for 5 kvrm $A -f two
+exits 1 'from everywhere' kvget $B --exist two
+ok 'without a named master the own node is all' kvrm -s "$(socket a)" --all
 end_all
 done_testing
