@@ -2,7 +2,6 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <net/if.h>
 #include <netinet/in.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -10,6 +9,7 @@
 #include <strings.h>
 
 #include "base/attr.h"
+#include "base/hostname.h"
 #include "base/limits.h"
 #include "base/num.h"
 #include "base/str.h"
@@ -41,84 +41,6 @@ refuse(struct parse *p, int code, const char *fmt, ...)
 	return code;
 }
 
-static bool
-is_word(char c)
-{
-	return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') ||
-	       (c >= 'A' && c <= 'Z') || c == '_' || c == '-';
-}
-
-/* Labels of 1 to 63 characters between dots; a last dot is allowed. */
-static bool
-is_host_name(const char *s)
-{
-	size_t label = 0;
-
-	for (; *s; s++) {
-		if (is_word(*s) && label < 63)
-			label++;
-		else if (*s == '.' && label > 0)
-			label = 0;
-		else
-			return false;
-	}
-	return label > 0 || s[-1] == '.';
-}
-
-/* The C library takes "10.1" and "50051" for addresses, which nobody means:
- * what ends in a number must be all four. */
-static bool
-ends_in_number(const char *s)
-{
-	size_t len = strlen(s);
-	size_t digits = 0;
-
-	if (s[len - 1] == '.')
-		len--;
-	while (digits < len && s[len - 1 - digits] >= '0' &&
-	       s[len - 1 - digits] <= '9')
-		digits++;
-	return digits > 0 && (digits == len || s[len - 1 - digits] == '.');
-}
-
-static bool
-is_ipv4(const char *s)
-{
-	struct in_addr a;
-
-	return inet_pton(AF_INET, s, &a) == 1;
-}
-
-/* The address part of "fe80::1%eth0". */
-static bool
-read_ipv6(const char *s, struct in6_addr *out)
-{
-	char digits[INET6_ADDRSTRLEN];
-	size_t len = strcspn(s, "%");
-
-	if (len >= sizeof(digits))
-		return false;
-	memcpy(digits, s, len);
-	digits[len] = 0;
-	return inet_pton(AF_INET6, digits, out) == 1;
-}
-
-static bool
-is_ipv6(const char *s)
-{
-	const char *zone = strchr(s, '%');
-	struct in6_addr a;
-
-	if (!read_ipv6(s, &a))
-		return false;
-	if (!zone)
-		return true;
-	s = zone + 1;
-	while (is_word(*s) || *s == '.')
-		s++;
-	return !*s && s > zone + 1 && s - zone <= IF_NAMESIZE - 1;
-}
-
 static int
 set_port(struct parse *p, const char *text, uint16_t default_port)
 {
@@ -140,6 +62,7 @@ static int
 set_host(struct parse *p, const char *s, size_t len)
 {
 	char *name = p->addr.name;
+	const char *fault;
 
 	if (len > KV_ADDR_NAME_BYTES_MAX)
 		return refuse(p, -EINVAL, "a host name has at most %d bytes",
@@ -148,23 +71,20 @@ set_host(struct parse *p, const char *s, size_t len)
 	name[len] = 0;
 	if (!strcmp(name, "*"))
 		name[0] = 0;
-	if (!name[0] || is_ipv4(name))
-		return 0;
-	if (!is_host_name(name))
-		return refuse(p, -EINVAL, "that is no host name");
-	if (ends_in_number(name))
-		return refuse(p, -EINVAL, "that is no IPv4 address");
-	return 0;
+	fault = name[0] ? kv_hostname_fault(name) : NULL;
+	return fault ? refuse(p, -EINVAL, "%s", fault) : 0;
 }
 
 static int
 set_bracketed(struct parse *p, const char *s, size_t len)
 {
+	struct in6_addr in6;
+
 	if (len > KV_ADDR_NAME_BYTES_MAX)
 		return refuse(p, -EINVAL, "that is no IPv6 address");
 	memcpy(p->addr.name, s, len);
 	p->addr.name[len] = 0;
-	if (!is_ipv6(p->addr.name))
+	if (!kv_hostname_ipv6(p->addr.name, &in6))
 		return refuse(p, -EINVAL, "in brackets stands an IPv6 address");
 	return 0;
 }
@@ -340,8 +260,8 @@ read_numeric(const struct kv_addr *a, struct in6_addr *out)
 	if (a->kind != KV_ADDR_TCP)
 		return false;
 	if (strchr(a->name, ':'))
-		return read_ipv6(a->name, out);
-	if (!is_ipv4(a->name))
+		return kv_hostname_ipv6(a->name, out);
+	if (!kv_hostname_is_ipv4(a->name))
 		return false;
 	snprintf(mapped, sizeof(mapped), "::ffff:%.15s", a->name);
 	return inet_pton(AF_INET6, mapped, out) == 1;
