@@ -96,17 +96,27 @@ say_ready(const struct daemon *d, const struct kv_conf *c)
 					    : "none");
 }
 
+/* Without a port, and an IPv6 address perhaps without brackets. */
+static const char *
+addr_build(const char *host, uint16_t port, char *buf, size_t n)
+{
+	bool is_bare = strchr(host, ':') && host[0] != '[';
+
+	snprintf(buf, n, is_bare ? "[%s]:%u" : "%s:%u", host, port);
+	return host[0] ? buf : NULL;
+}
+
 static struct kv_pool *
 pool_start(const struct options *o, struct kv_loop *loop, const char *socket)
 {
 	const struct kv_conf *c = &o->common.conf;
-	char listen[16], err[512];
+	char listen[16], addr[KV_CONF_TEXT_SIZE + 16], err[512];
 	struct kv_pool_opts po = {
 		.bytes = (uint64_t)c->global_segment_size,
 		.hugepages = c->hugepages,
 		.masters = c->master_server_address,
 		.listen = listen,
-		.addr = c->host[0] ? c->host : NULL,
+		.addr = addr_build(c->host, c->port, addr, sizeof(addr)),
 		.socket = socket,
 		.socket_group = o->socket_group,
 		.name = c->host[0] ? c->host : NULL,

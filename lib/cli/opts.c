@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/hostname.h"
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/sockpath.h"
@@ -26,6 +27,7 @@ enum {
 	OPT_KEY, /* the first key of the configuration; the others follow */
 	OPTIONS_MAX = KV_CONF_KEYS + 5,
 	HOST_BYTES_MAX = 253,
+	AROUND_HOST_BYTES = 8, /* "[]:65535" */
 };
 
 /* What the parsers share while kv_opts_parse runs. */
@@ -132,36 +134,39 @@ refuse_addr(const char *addr, size_t n, const char *why, char *err, size_t size)
 static int
 check_addr(const char *addr, size_t n, char *err, size_t size)
 {
-	static const char alnum[] = "abcdefghijklmnopqrstuvwxyz"
-				    "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
-	char text[HOST_BYTES_MAX + 16], *host = text, *port = NULL, *close;
+	char text[HOST_BYTES_MAX + 16], *host = text, *port, *close;
+	const char *fault = NULL;
+	struct in6_addr in6;
 	uint64_t number;
 
 	if (n >= sizeof(text))
 		return refuse_addr(addr, 32, "too long", err, size);
 	memcpy(text, addr, n);
 	text[n] = '\0';
+	port = strchr(text, ':');
 	if (text[0] == '[') {
 		host = text + 1;
 		close = strchr(host, ']');
 		if (!close || (close[1] && close[1] != ':'))
 			return refuse_addr(addr, n, "expected [IPV6]:PORT", err,
 					   size);
-		port = close[1] ? close + 2 : NULL;
+		port = close[1] ? close + 1 : NULL;
 		*close = '\0';
-	} else if (strchr(text, ':') == strrchr(text, ':')) {
-		port = strchr(text, ':');
-		if (port)
-			*port++ = '\0';
+		if (!kv_hostname_ipv6(host, &in6))
+			fault = "in brackets stands an IPv6 address";
+	} else if (port && strchr(port + 1, ':')) {
+		return refuse_addr(addr, n,
+				   "an IPv6 address stands in brackets, as in "
+				   "[::1]:50051",
+				   err, size);
 	}
-	if (!*host)
-		return refuse_addr(addr, n, "no host", err, size);
-	host += strspn(host, alnum);
-	while (*host && strchr(".-_:%", *host))
-		host += 1 + strspn(host + 1, alnum);
-	if (*host)
-		return refuse_addr(addr, n, "no host name or address", err,
-				   size);
+	if (port)
+		*port++ = '\0';
+	if (host == text)
+		fault = strlen(host) > HOST_BYTES_MAX ? "too long"
+						      : kv_hostname_fault(host);
+	if (fault)
+		return refuse_addr(addr, n, fault, err, size);
 	if (port && kv_str_u64(port, 1, UINT16_MAX, &number) < 0)
 		return refuse_addr(addr, n, "the port is not from 1 to 65535",
 				   err, size);
@@ -169,12 +174,18 @@ check_addr(const char *addr, size_t n, char *err, size_t size)
 }
 
 int
-kv_opts_check_addrs(const char *list, char *err, size_t size)
+kv_opts_check_masters(const char *list, char *err, size_t size)
 {
+	unsigned count = 0;
 	size_t n;
 	int rc;
 
 	do {
+		if (count++ == KV_MASTERS_MAX) {
+			snprintf(err, size, "more than %d addresses",
+				 KV_MASTERS_MAX);
+			return -EINVAL;
+		}
 		n = strcspn(list, ",");
 		rc = check_addr(list, n, err, size);
 		if (rc < 0)
@@ -184,15 +195,42 @@ kv_opts_check_addrs(const char *list, char *err, size_t size)
 	return 0;
 }
 
+int
+kv_opts_check_host(const char *host, char *err, size_t size)
+{
+	const char *rest = *host == '[' ? strchr(host, ']') : host;
+	size_t n = strlen(host);
+	struct in6_addr in6;
+
+	if (n > KV_NAME_BYTES_MAX - AROUND_HOST_BYTES)
+		return refuse_addr(host, 32, "too long", err, size);
+	if (kv_hostname_ipv6(host, &in6))
+		return 0;
+	if (rest && strchr(rest, ':'))
+		return refuse_addr(host, n, "the port is --port", err, size);
+	return check_addr(host, n, err, size);
+}
+
+/* What the configuration itself does not know of its texts. */
+static int
+check_key(enum kv_conf_number number, const char *text, char *err, size_t size)
+{
+	if (number == KV_CONF_MASTER_SERVER_ADDRESS)
+		return kv_opts_check_masters(text, err, size);
+	if (number == KV_CONF_HOST && *text)
+		return kv_opts_check_host(text, err, size);
+	return 0;
+}
+
 static void
 set_key(const struct run *r, enum kv_conf_number number, const char *arg,
 	const struct argp_state *state)
 {
 	char err[2 * KV_CONF_TEXT_SIZE];
 
-	if (number == KV_CONF_MASTER_SERVER_ADDRESS &&
-	    kv_opts_check_addrs(arg, err, sizeof(err)) < 0)
-		usage_error(state, "--master: %s", err);
+	if (check_key(number, arg, err, sizeof(err)) < 0)
+		usage_error(state, "--%s: %s", kv_conf_key(number)->option,
+			    err);
 	if (number == KV_CONF_SOCKET && strlen(arg) > KV_SOCKPATH_BYTES_MAX)
 		usage_error(state, "--socket: longer than %d bytes",
 			    KV_SOCKPATH_BYTES_MAX);
@@ -339,12 +377,28 @@ complain(void *arg, const char *text)
 	fprintf(stderr, "%s: %s\n", (const char *)arg, text);
 }
 
+static int
+check_file(struct kv_conf *c, enum kv_conf_number number, const char *text)
+{
+	char err[2 * KV_CONF_TEXT_SIZE], why[KV_CONF_TEXT_SIZE];
+	int rc;
+
+	if (c->source[number] != KV_CONF_FILE)
+		return 0;
+	rc = check_key(number, text, why, sizeof(why));
+	if (rc == 0)
+		return 0;
+	snprintf(err, sizeof(err), "%s: %s: %s", c->file,
+		 kv_conf_key(number)->name, why);
+	c->warn(c->warn_arg, err);
+	return rc;
+}
+
 int
 kv_opts_load(struct kv_opts *o)
 {
 	const char *path = o->config ? o->config : kv_conf_env_path();
-	enum kv_conf_number master = KV_CONF_MASTER_SERVER_ADDRESS;
-	char err[2 * KV_CONF_TEXT_SIZE], why[KV_CONF_TEXT_SIZE];
+	char err[2 * KV_CONF_TEXT_SIZE];
 	struct kv_conf *c = &o->conf;
 
 	c->warn = complain;
@@ -354,14 +408,11 @@ kv_opts_load(struct kv_opts *o)
 		complain(c->warn_arg, err);
 		return strncmp(err, "--", 2) == 0 ? EX_USAGE : EX_CONFIG;
 	}
-	if (c->source[master] == KV_CONF_FILE && *c->master_server_address &&
-	    kv_opts_check_addrs(c->master_server_address, why, sizeof(why)) <
-		    0) {
-		snprintf(err, sizeof(err), "%s: %s: %s", c->file,
-			 kv_conf_key(master)->name, why);
-		complain(c->warn_arg, err);
+	if (check_file(c, KV_CONF_HOST, c->host) < 0 ||
+	    (*c->master_server_address &&
+	     check_file(c, KV_CONF_MASTER_SERVER_ADDRESS,
+			c->master_server_address) < 0))
 		return EX_CONFIG;
-	}
 	return 0;
 }
 

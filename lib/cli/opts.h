@@ -68,11 +68,13 @@ uint64_t kv_opts_time(const struct argp_state *state, const char *option,
 		      const char *arg, uint64_t min_ns, uint64_t max_ns);
 
 /*
- * Whether LIST is one or several addresses separated by commas, each HOST,
- * HOST:PORT, IPV6, [IPV6] or [IPV6]:PORT. Names are not looked up. 0, or
- * -EINVAL with ERR in one line.
+ * Whether LIST is one or up to KV_MASTERS_MAX addresses separated by commas,
+ * each HOST, HOST:PORT, [IPV6] or [IPV6]:PORT; whether HOST is what others may
+ * dial: HOST, IPV6 or [IPV6]. Names are not looked up. 0, or -EINVAL with ERR
+ * in one line.
  */
-int kv_opts_check_addrs(const char *list, char *err, size_t size);
+int kv_opts_check_masters(const char *list, char *err, size_t size);
+int kv_opts_check_host(const char *host, char *err, size_t size);
 
 /* What kept a daemon from starting, an errno, as an exit code. */
 int kv_opts_exit_code(int err);

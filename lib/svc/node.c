@@ -11,6 +11,7 @@
 #include "base/fault.h"
 #include "base/num.h"
 #include "mem/slab.h"
+#include "net/addr.h"
 #include "svc/ident.h"
 #include "svc/nodecore.h"
 #include "svc/putkey.h"
@@ -71,6 +72,24 @@ opts_init(struct kv_node_opts *o, const struct kv_node_opts *from)
 	return 0;
 }
 
+/* What others dial; with its port it must fit where names do. */
+static int
+addr_check(const char *told, char *err, size_t err_bytes)
+{
+	char text[KV_ADDR_TEXT_BYTES_MAX];
+	struct kv_addr a;
+
+	if (kv_addr_parse(told, UINT16_MAX, &a, err, err_bytes) < 0)
+		return -EINVAL;
+	if (a.kind == KV_ADDR_TCP &&
+	    strlen(kv_addr_format(&a, text)) <= KV_NAME_BYTES_MAX)
+		return 0;
+	snprintf(err, err_bytes,
+		 "address '%s': others need one of TCP of at most %d bytes",
+		 told, KV_NAME_BYTES_MAX);
+	return -EINVAL;
+}
+
 static int
 opts_check(const struct kv_node_opts *o, char *err, size_t err_bytes)
 {
@@ -78,14 +97,12 @@ opts_check(const struct kv_node_opts *o, char *err, size_t err_bytes)
 		snprintf(err, err_bytes, "the pool is too small");
 		return -EINVAL;
 	}
-	if ((o->name && strlen(o->name) > KV_NAME_BYTES_MAX) ||
-	    (o->addr && strlen(o->addr) > KV_NAME_BYTES_MAX)) {
-		snprintf(err, err_bytes,
-			 "name and address may have %d bytes each",
+	if (o->name && strlen(o->name) > KV_NAME_BYTES_MAX) {
+		snprintf(err, err_bytes, "a name may have %d bytes",
 			 KV_NAME_BYTES_MAX);
 		return -EINVAL;
 	}
-	return 0;
+	return o->addr ? addr_check(o->addr, err, err_bytes) : 0;
 }
 
 /* ---- life ---- */

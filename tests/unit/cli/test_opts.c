@@ -394,11 +394,11 @@ test_addresses(void **state)
 		"h:1",
 		"h:65535",
 		"10.9.0.1:50051",
-		"::1",
 		"[::1]",
 		"[fd00:9::1]:50051",
-		"fe80::1%eth0",
-		"a-b.c_d:5,[::]:6,x",
+		"[fe80::1%eth0]",
+		"a-b.c_d.:5,[::]:6,x",
+		"a,b,c,d",
 	};
 	static const char *const bad[] = {
 		"",
@@ -414,6 +414,14 @@ test_addresses(void **state)
 		"[::1]x",
 		"[::1]:",
 		"[]:1",
+		"[h]:1",
+		"::1",
+		"fe80::1:50051",
+		"999.1.1.1",
+		"10.1",
+		"a..b",
+		".a",
+		"a,b,c,d,e",
 		"http://h:1",
 		"h h",
 		"h/1",
@@ -423,15 +431,44 @@ test_addresses(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < KV_ARRAY_LEN(good); i++)
-		assert_int_equal(kv_opts_check_addrs(good[i], err, 512), 0);
+		assert_int_equal(kv_opts_check_masters(good[i], err, 512), 0);
 	for (size_t i = 0; i < KV_ARRAY_LEN(bad); i++)
-		assert_int_equal(kv_opts_check_addrs(bad[i], err, 512),
+		assert_int_equal(kv_opts_check_masters(bad[i], err, 512),
 				 -EINVAL);
 	memset(name, 'a', sizeof(name));
 	name[400] = '\0';
-	assert_int_equal(kv_opts_check_addrs(name, err, 512), -EINVAL);
+	assert_int_equal(kv_opts_check_masters(name, err, 512), -EINVAL);
 	assert_string_equal(err,
 			    "'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa': too long");
+}
+
+static void
+test_hosts(void **state)
+{
+	static const char *const good[] = {
+		"h", "a-b.c_d.", "10.9.0.1", "::1", "[fd00:9::1]",
+	};
+	static const char *const bad[] = {
+		"h:1",       "[::1]:1", "a b", "10.1", "[::1",
+		"1.2.3.4:5", "http:",   "*",   "a,b",
+	};
+	char err[512], name[512];
+
+	(void)state;
+	for (size_t i = 0; i < KV_ARRAY_LEN(good); i++)
+		assert_int_equal(kv_opts_check_host(good[i], err, 512), 0);
+	for (size_t i = 0; i < KV_ARRAY_LEN(bad); i++)
+		assert_int_equal(kv_opts_check_host(bad[i], err, 512), -EINVAL);
+	assert_int_equal(kv_opts_check_host("h:1", err, 512), -EINVAL);
+	assert_string_equal(err, "'h:1': the port is --port");
+	memset(name, 'a', sizeof(name));
+	name[121] = '\0';
+	assert_int_equal(kv_opts_check_host(name, err, 512), -EINVAL);
+	memset(name, '.', 121);
+	for (size_t i = 0; i < 120; i += 2)
+		name[i] = 'a';
+	name[120] = '\0';
+	assert_int_equal(kv_opts_check_host(name, err, 512), 0);
 }
 
 /* Else the first socket would become stdout, and take what is printed. */
@@ -496,6 +533,7 @@ main(void)
 		cmocka_unit_test(test_options_win_over_the_file),
 		cmocka_unit_test(test_service_links_have_no_effect),
 		cmocka_unit_test(test_addresses),
+		cmocka_unit_test(test_hosts),
 		cmocka_unit_test(test_closed_descriptors_stay_unusable),
 		cmocka_unit_test(test_why_a_daemon_did_not_start),
 	};

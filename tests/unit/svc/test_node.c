@@ -193,8 +193,14 @@ what_cannot_be_is_told(void **state)
 		.listen = { "tcp:n:50052" },
 	};
 	char err[256] = "", name[KV_NAME_BYTES_MAX + 2];
+	char wide[KV_NAME_BYTES_MAX + 1];
+	const char *const no_addrs[] = { "a b", "::1", "unix:/a", "10.1",
+					 wide };
 
 	(void)state;
+	memset(wide, 'x', sizeof(wide));
+	wide[60] = wide[120] = '.';
+	wide[KV_NAME_BYTES_MAX] = '\0';
 	assert_null(kv_node_new(&o, err, sizeof(err)));
 	assert_int_equal(errno, EINVAL);
 	assert_non_null(strstr(err, "too small"));
@@ -209,6 +215,12 @@ what_cannot_be_is_told(void **state)
 	assert_int_equal(errno, EINVAL);
 	o.name = NULL;
 	o.listen[0] = "tcp:n:50053";
+	for (size_t i = 0; i < KV_ARRAY_LEN(no_addrs); i++) {
+		o.addr = no_addrs[i];
+		assert_null(kv_node_new(&o, err, sizeof(err)));
+		assert_int_equal(errno, EINVAL);
+		assert_non_null(strstr(err, "address '"));
+	}
 	o.addr = "somewhere";
 	{
 		struct kv_node *n = kv_node_new(&o, err, sizeof(err));
