@@ -410,6 +410,8 @@ main(int argc, char **argv)
 	end_ns = now_ns() + seconds * KV_NS_PER_S;
 	if (join && pthread_create(&thread, NULL, member, NULL) != 0)
 		return EX_OSERR;
+	if (join)
+		pthread_detach(thread);
 	fprintf(stderr, "running\n");
 	while (now_ns() < end_ns) {
 		one = forge_accept(fd, 200);
