@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include "base/attr.h"
@@ -100,13 +101,31 @@ on_retry(struct kv_timer *t)
 	listen_again(KV_CONTAINER_OF(t, struct kv_server, retry));
 }
 
+static void
+tell_shortage(struct kv_server *s, int err)
+{
+	uint64_t now = kv_loop_now(s->loop);
+	struct rlimit limit = { 0 };
+
+	errno = err;
+	if (err != EMFILE) {
+		kv_log_limited(&s->shortage_log, now, KV_LOG_ERR,
+			       "no new HTTP connections on port %u: %m",
+			       s->port);
+		return;
+	}
+	getrlimit(RLIMIT_NOFILE, &limit);
+	kv_log_limited(&s->shortage_log, now, KV_LOG_ERR,
+		       "no new HTTP connections on port %u: all %llu file "
+		       "descriptors are in use; raise the limit (ulimit -n)",
+		       s->port, (unsigned long long)limit.rlim_cur);
+}
+
 /* Rather than be called all the time with what cannot be accepted. */
 static void
 rest(struct kv_server *s, int err)
 {
-	errno = err;
-	kv_log_limited(&s->shortage_log, kv_loop_now(s->loop), KV_LOG_ERR,
-		       "no new HTTP connections on port %u: %m", s->port);
+	tell_shortage(s, err);
 	if (!kv_loop_timer_set(s->loop, &s->retry,
 			       kv_loop_now(s->loop) + SHORTAGE_NS))
 		(void)kv_loop_io_mod(&s->listener, 0);
