@@ -54,6 +54,7 @@ struct kv_master {
 	uint64_t stopped_ns; /* in which this process did not run */
 	uint64_t started;    /* kv_master_now() then */
 	struct kv_log_limit full_log, bad_log, stop_log, again_log;
+	struct kv_log_limit twin_log;
 	enum kv_master_phase phase;
 	struct kv_timer drain;
 	struct kv_defer stop;

@@ -451,6 +451,29 @@ say_joined(struct kv_member *mb, bool is_again)
 			       mb->name, mb->addr);
 }
 
+/* Others reach only one of two with the same address. One that was started
+ * again may be here before its last life is given up, but that is silent. */
+static void
+say_twin(const struct kv_member *mb)
+{
+	struct kv_master *m = mb->m;
+	struct kv_member *twin;
+	unsigned at;
+
+	for (at = 0; (twin = kv_member_next(m, &at));)
+		if (twin != mb && twin->peer &&
+		    !kv_id_is_equal(twin->boot, mb->boot) &&
+		    strcmp(twin->addr, mb->addr) == 0 &&
+		    mb->heard - twin->heard <
+			    2 * HEARTBEAT_MS_MAX * KV_NS_PER_MS)
+			kv_log_limited(
+				&m->twin_log, kv_loop_now(m->loop), KV_LOG_WARN,
+				"two nodes have addr=%s, of which others "
+				"reach one: name=\"%s\" and name=\"%s\"; "
+				"give one another --host or --port",
+				mb->addr, twin->name, mb->name);
+}
+
 static void
 say_refused(struct kv_masterpeer *p, const struct kv_join *j, const char *addr,
 	    const char *name, int status)
@@ -490,6 +513,7 @@ member_add(struct kv_masterpeer *p, const struct kv_msg *msg, const char *addr,
 	mb->peer = p;
 	p->member = mb;
 	say_joined(mb, old != NULL);
+	say_twin(mb);
 	if (old)
 		replace(old, mb);
 	return KV_OK;

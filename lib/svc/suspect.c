@@ -16,6 +16,7 @@
 #define GAP_NS      (500 * KV_NS_PER_MS)
 #define GAP_NS_MAX  (5 * KV_NS_PER_S)
 #define REPORTS_MAX 1024 /* about one node */
+#define STALE       "another process has its address"
 
 struct report {
 	struct kv_id host;
@@ -171,9 +172,8 @@ is_silent(struct kv_member *mb, int status)
 
 	kv_master_count(m, KV_MASTERSTAT_PROBES_FAILED, 1);
 	if (!mb->peer && (status == -ECONNREFUSED || status == -ESTALE)) {
-		kv_member_dead(mb, status == -ESTALE
-					   ? "another process has its address"
-					   : "its process is gone");
+		kv_member_dead(mb, status == -ESTALE ? STALE
+						     : "its process is gone");
 		return;
 	}
 	if (mb->state == KV_NODE_SUSPECT) {
@@ -184,10 +184,10 @@ is_silent(struct kv_member *mb, int status)
 		kv_member_set_state(mb, KV_NODE_SUSPECT, "a probe failed");
 		hide(mb, true);
 	}
-	errno = -status;
 	kv_log_limited(&mb->suspect_log, kv_loop_now(m->loop), KV_LOG_WARN,
-		       "node cannot be reached name=\"%s\" addr=%s: %m",
-		       mb->name, mb->addr);
+		       "node cannot be reached name=\"%s\" addr=%s: %s",
+		       mb->name, mb->addr,
+		       status == -ESTALE ? STALE : strerror(-status));
 	mb->probe_wanted = true;
 	mb->probe_at = kv_master_now(m) + mb->probe_gap;
 }

@@ -558,6 +558,52 @@ a_stop_is_one_line(void **state)
 	assert_non_null(strstr(line, "stopped for 30 s"));
 }
 
+/* Joins from another host with the address of a; how many lines that gives. */
+static unsigned
+join_as_a(void)
+{
+	rig_node(&b, "10.0.0.3", 52, 2);
+	lines = 0;
+	kv_log_set_level(KV_LOG_WARN);
+	kv_log_set_sink(keep_line, NULL);
+	assert_int_equal(rig_join(&b, "10.0.0.2:52"), 0);
+	kv_log_set_sink(NULL, NULL);
+	kv_log_set_level(KV_LOG_ERR);
+	return lines;
+}
+
+static void
+two_nodes_of_one_address_are_told(void **state)
+{
+	(void)state;
+	rig_up(&a, "10.0.0.2", 52, 1);
+	rig_requester(&req, "10.0.0.9");
+	assert_int_equal(join_as_a(), 1);
+	assert_non_null(strstr(line, "two nodes have addr=10.0.0.2:52,"));
+	assert_non_null(strstr(line, "name=\"n01\" and name=\"n02\""));
+	/* They stay, but one of them is not found there. */
+	wireframe_free(rig_publish(&b, ALL, NULL, 0, 0));
+	rig_put(&a, 1, 10, 0);
+	rig_put(&b, 2, 10, 0);
+	rig_report(&req, &b, false);
+	rig_ms(10);
+	assert_int_equal(rig_state(&req, &a), KV_NODE_LIVE);
+	assert_int_equal(rig_state(&req, &b), KV_NODE_SUSPECT);
+	assert_true(rig_exists(&req, 1));
+	assert_false(rig_exists(&req, 2));
+}
+
+/* Its host lost power, and nobody has told the master. */
+static void
+the_last_life_of_a_node_is_no_other_node(void **state)
+{
+	(void)state;
+	rig_up(&a, "10.0.0.2", 52, 1);
+	a.beats = false;
+	rig_ms(3000);
+	assert_int_equal(join_as_a(), 0);
+}
+
 #define TWO(f) cmocka_unit_test_setup_teardown(f, setup_two, rig_teardown)
 
 int
@@ -590,6 +636,8 @@ main(void)
 		TWO(time_before_a_stop_counts),
 		TWO(a_probe_that_slept_proves_nothing),
 		TWO(a_stop_is_one_line),
+		RIG_TEST(two_nodes_of_one_address_are_told),
+		RIG_TEST(the_last_life_of_a_node_is_no_other_node),
 	};
 
 	kv_log_set_level(KV_LOG_ERR);
