@@ -103,7 +103,8 @@ from_foreign(int err)
 	case ENETDOWN:
 	case EHOSTDOWN:
 	case EADDRNOTAVAIL:
-	case ENXIO: /* a name that does not resolve */
+	case ENXIO:  /* a name that nobody has */
+	case ENONET: /* or that no name server could tell of */
 		return KV_EUNREACHABLE;
 	case EAGAIN:
 		return KV_EBUSY;

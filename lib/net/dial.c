@@ -185,7 +185,7 @@ on_lookup_over(struct kv_timer *t)
 	struct kv_dial *d = KV_CONTAINER_OF(t, struct kv_dial, timer);
 
 	kv_lookup_cancel(kv_steal_ptr(&d->lookup));
-	finish(d, -ETIMEDOUT);
+	finish(d, -ENONET);
 }
 
 static void look_up(struct kv_dial *d);
@@ -196,7 +196,7 @@ on_lookup_again(struct kv_timer *t)
 	struct kv_dial *d = KV_CONTAINER_OF(t, struct kv_dial, timer);
 
 	if (kv_loop_now(d->loop) >= d->deadline_ns)
-		finish(d, -ETIMEDOUT);
+		finish(d, -ENONET);
 	else
 		look_up(d);
 }

@@ -9,10 +9,11 @@
 
 #include "net/net.h"
 
-/* As kv_net.connect and cancel (net/net.h). Status -ENXIO: the name does not
- * resolve; -ECONNREFUSED: nobody listens there, also without a file of the
- * Unix socket; -ETIMEDOUT: the deadline came; -EINVAL: not an address to dial;
- * else the -errno of the last address tried. */
+/* As kv_net.connect and cancel (net/net.h). Status -ENXIO: nobody has this
+ * name; -ENONET: no name server said so or otherwise before the deadline;
+ * -ECONNREFUSED: nobody listens there, also without a file of the Unix socket;
+ * -ETIMEDOUT: the deadline came; -EINVAL: not an address to dial; else the
+ * -errno of the last address tried. */
 struct kv_dial *kv_dial_start(struct kv_loop *loop, const char *addr,
 			      uint64_t deadline_ns, kv_net_connect_fn *fn,
 			      void *arg);

@@ -14,6 +14,7 @@
 #include "event/loop.h"
 #include "net/fdstream.h"
 #include "net/lookup.h"
+#include "net/sock.h"
 #include "net/unixsock.h"
 
 #define STALL_NS (100 * KV_NS_PER_MS) /* without descriptors: a pause of */
@@ -226,9 +227,10 @@ open_tcp(struct kv_listener *l, const struct kv_addr *addr)
 	l->fd = bind_tcp(addr);
 	if (l->fd < 0) {
 		errno = -l->fd;
-		if (errno == ENXIO)
-			kv_err("cannot listen on %s: the name does not resolve",
-			       kv_addr_format(addr, text));
+		if (errno == ENXIO || errno == ENONET)
+			kv_err("cannot listen on %s: %s",
+			       kv_addr_format(addr, text),
+			       kv_sock_error_text(-errno));
 		else
 			kv_err("cannot listen on %s: %m",
 			       kv_addr_format(addr, text));

@@ -41,6 +41,9 @@ from_gai(int gai)
 		return 0;
 	case EAI_MEMORY:
 		return -ENOMEM;
+	case EAI_AGAIN:
+	case EAI_FAIL:
+		return -ENONET;
 	case EAI_SYSTEM:
 		return errno ? -errno : -ENXIO;
 	default:

@@ -32,8 +32,8 @@ struct kv_lookup_result {
 /*
  * At once: may block on a name that is not numeric. Port and order are kept;
  * what is above KV_LOOKUP_ADDRS_MAX is left out. The empty name: every address
- * of this host, IPv6 (which takes IPv4 too) before IPv4. 0, -ENXIO for a name
- * that does not resolve, -ENOMEM, -errno.
+ * of this host, IPv6 (which takes IPv4 too) before IPv4. 0; -ENXIO: nobody has
+ * this name; -ENONET: no name server could say; -ENOMEM, -errno.
  */
 int kv_lookup_now(const struct kv_addr *a, struct kv_lookup_result *out);
 

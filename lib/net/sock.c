@@ -122,7 +122,9 @@ kv_sock_error_text(int status)
 
 	switch (-status) {
 	case ENXIO:
-		return "the name does not resolve";
+		return "cannot resolve the name: it is not known";
+	case ENONET:
+		return "cannot resolve the name: no name server answers";
 	case ECONNREFUSED:
 		return "nobody listens there";
 	case ETIMEDOUT:

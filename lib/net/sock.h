@@ -19,8 +19,8 @@ void kv_sock_net_free(struct kv_net *net);
  * start of the program: the look-up is not for several threads. */
 int kv_sock_set_group(struct kv_net *net, const char *group);
 
-/* What a status of connect or listen means, for people: "the name does not
- * resolve", "nobody listens there". */
+/* What a status of connect or listen means, for people: "nobody listens
+ * there", "cannot resolve the name: it is not known". */
 const char *kv_sock_error_text(int status);
 
 #endif

@@ -33,9 +33,11 @@ ask_failed(struct kv_ask *ask, int status)
 	struct kv_chan *ch = ask->ch;
 
 	ask->status = status;
-	if (ask->master < KV_HUB_MASTERS_MAX)
+	if (ask->master < KV_HUB_MASTERS_MAX &&
+	    kv_status_scope(status) != KV_SCOPE_SELF)
 		kv_hub_master_down(ch->hub, (unsigned)ask->master,
-				   kv_loop_now(ch->loop));
+				   kv_loop_now(ch->loop),
+				   kv_link_why(ask->link, status));
 	ask->link = NULL;
 	ask_next(ask);
 }

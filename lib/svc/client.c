@@ -343,6 +343,23 @@ pool_is_found(struct kv_client *c)
 	return true;
 }
 
+/* "HOST:PORT: why it did not answer", for each of the masters. */
+static const char *
+masters_why(const struct kv_hub *hub, int status, char *buf, size_t n)
+{
+	const char *why;
+	size_t used = 0;
+	unsigned i;
+
+	for (i = 0; i < hub->n_masters && used < n; i++) {
+		why = hub->master_why[i];
+		used += (size_t)snprintf(buf + used, n - used, "%s%s: %s",
+					 i > 0 ? "; " : "", hub->masters[i],
+					 why ? why : kv_status_text(status));
+	}
+	return buf;
+}
+
 /* Looks for somebody who answers. */
 static int
 first_contact(struct kv_client *c, const struct kv_client_opts *o,
@@ -350,10 +367,11 @@ first_contact(struct kv_client *c, const struct kv_client_opts *o,
 {
 	uint32_t wait_ms =
 		o->open_timeout_ms ? o->open_timeout_ms : c->timeout_ms;
+	int local = -KV_EUNREACHABLE, status;
 	struct kv_client_chan *cc;
 	uint64_t deadline, until;
-	int local = -KV_EUNREACHABLE, status;
-	long nodes = -1;
+	char why[512];
+	long nodes = 0;
 	bool is_over;
 
 	cc = kv_client_enter(c, wait_ms, &deadline, &status);
@@ -376,14 +394,18 @@ first_contact(struct kv_client *c, const struct kv_client_opts *o,
 			break;
 		usleep((useconds_t)(RETRY_NS / KV_NS_PER_US));
 	}
-	if (nodes >= 0 || local == 0)
-		return 0;
-	if (c->hub.n_masters == 0)
+	if (local < 0 && c->hub.n_masters == 0)
 		return fail(err, err_bytes,
 			    "no master is named and no kvclient runs on this "
 			    "host: start kvclient, or name a master");
-	return fail(err, err_bytes, "master %s: %s (waited %.1f s)", o->master,
-		    kv_status_text((int)nodes), wait_ms / 1000.0);
+	if (nodes >= 0)
+		return 0;
+	masters_why(&c->hub, (int)nodes, why, sizeof(why));
+	if (local < 0)
+		return fail(err, err_bytes, "master %s (waited %.1f s)", why,
+			    wait_ms / 1000.0);
+	kv_warn("master %s", why);
+	return 0;
 }
 
 static struct kv_client *
@@ -457,10 +479,12 @@ kv_client_open(const struct kv_client_opts *opts, char *err, size_t err_bytes)
 		client_free(c);
 		return NULL;
 	}
+	c->hub.is_opening = true;
 	if (first_contact(c, &o, is_guess, err, err_bytes) < 0) {
 		kv_client_close(c);
 		return NULL;
 	}
+	c->hub.is_opening = false;
 	return c;
 }
 

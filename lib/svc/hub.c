@@ -360,15 +360,20 @@ kv_hub_has_sick(struct kv_hub *hub)
 }
 
 void
-kv_hub_master_down(struct kv_hub *hub, unsigned i, uint64_t now)
+kv_hub_master_down(struct kv_hub *hub, unsigned i, uint64_t now,
+		   const char *why)
 {
 	KV_LOCKED(&hub->lock) {
+		hub->master_why[i] = why;
 		if (now < hub->master_retry_at[i])
 			break;
 		hub->master_backoff[i] = kv_min_u64(
 			kv_max_u64(2 * hub->master_backoff[i], MASTER_FIRST_NS),
 			MASTER_LAST_NS);
 		hub->master_retry_at[i] = now + hub->master_backoff[i];
+		if (!hub->is_opening)
+			kv_log_limited(&hub->master_log[i], now, KV_LOG_WARN,
+				       "master %s: %s", hub->masters[i], why);
 	}
 }
 
@@ -378,6 +383,9 @@ kv_hub_master_up(struct kv_hub *hub, unsigned i)
 	KV_LOCKED(&hub->lock) {
 		hub->master_backoff[i] = 0;
 		hub->master_retry_at[i] = 0;
+		hub->master_why[i] = NULL;
+		kv_log_recovered(&hub->master_log[i], KV_LOG_WARN,
+				 "master %s answers again", hub->masters[i]);
 	}
 }
 

@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include "base/list.h"
+#include "base/log.h"
 #include "store/key.h"
 #include "wire/map.h"
 
@@ -104,6 +105,7 @@ struct kv_hub {
 	struct kv_id boot;
 	struct kv_id host;
 	struct kv_hub_mapper mapper;
+	bool is_opening; /* what fails is told by kv_client_open() */
 
 	/* under lock */
 	uint64_t rng_seed;
@@ -115,6 +117,8 @@ struct kv_hub {
 	struct kv_hub_map *map; /* of the local node as of now */
 	uint64_t master_retry_at[KV_HUB_MASTERS_MAX];
 	uint64_t master_backoff[KV_HUB_MASTERS_MAX];
+	const char *master_why[KV_HUB_MASTERS_MAX]; /* NULL: it answered */
+	struct kv_log_limit master_log[KV_HUB_MASTERS_MAX];
 	struct kv_hub_stats stats;
 	struct kv_list views; /* of viewop.c: what is pinned now */
 	struct kv_hub_orphan *orphans;
@@ -155,8 +159,10 @@ bool kv_hub_try(struct kv_hub *hub, const struct kv_id *boot, uint64_t now);
 bool kv_hub_has_failed(struct kv_hub *hub, const struct kv_id *boot);
 bool kv_hub_has_sick(struct kv_hub *hub);
 
-/* The same for masters, by their place in the list (back-off to 1 s). */
-void kv_hub_master_down(struct kv_hub *hub, unsigned i, uint64_t now);
+/* The same for masters, by their place in the list (back-off to 1 s). why: a
+ * text that stays; it is logged, unless the client is being opened. */
+void kv_hub_master_down(struct kv_hub *hub, unsigned i, uint64_t now,
+			const char *why);
 void kv_hub_master_up(struct kv_hub *hub, unsigned i);
 bool kv_hub_master_is_down(struct kv_hub *hub, unsigned i, uint64_t now);
 

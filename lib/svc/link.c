@@ -11,6 +11,7 @@
 #include "base/num.h"
 #include "base/status.h"
 #include "net/hello.h"
+#include "net/sock.h"
 #include "svc/chan.h"
 
 /* One attempt: dialling, HELLO, ATTACH. */
@@ -358,6 +359,8 @@ end_connected(void *arg, struct kv_stream *s, int status)
 	struct kv_link_end *e = arg;
 
 	e->dial = NULL;
+	if (e == &e->link->ctl)
+		e->link->dialled = status;
 	if (!s) {
 		end_fail(e, -kv_status_from_errno(status));
 		return;
@@ -421,6 +424,15 @@ kv_link_open(struct kv_link *l, struct kv_link_wait *w, bool data,
 	w->data = data;
 	kv_list_add_tail(&l->waits, &w->link);
 	return 0;
+}
+
+const char *
+kv_link_why(const struct kv_link *l, int status)
+{
+	if (l->dialled < 0)
+		return kv_sock_error_text(l->dialled);
+	return status == -KV_ETIMEOUT ? kv_sock_error_text(-ETIMEDOUT)
+				      : kv_status_text(status);
 }
 
 /* ---- what arrives ---- */

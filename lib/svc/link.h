@@ -71,6 +71,7 @@ struct kv_link {
 	struct kv_id boot; /* who it is, while UP */
 	bool is_local;     /* over the Unix socket: bytes by the mapping */
 	uint64_t deadline; /* of the attempt under way */
+	int dialled;       /* how dialling ended: 0 or -errno */
 	struct kv_link_end ctl;
 	struct kv_link_end data;
 	struct kv_list waits;
@@ -89,6 +90,8 @@ void kv_link_free(struct kv_link *l);
  * moment ago. The attempt ends well before deadline_ns, or after a second. */
 int kv_link_open(struct kv_link *l, struct kv_link_wait *w, bool data,
 		 uint64_t deadline_ns);
+/* Why the attempt that ended with status (-kv_status) failed, for people. */
+const char *kv_link_why(const struct kv_link *l, int status);
 /* Harmless when it does not wait. */
 void kv_link_wait_cancel(struct kv_link_wait *w);
 

@@ -30,7 +30,7 @@ refused 64 '--client-ttl' --client-ttl -1s
 refused 64 '--exist-grace' --exist-grace soon
 refused 64 'the port is --rpc-port' --listen 127.0.0.1:5
 refused 64 '--listen' --listen 'a b'
-refused 69 'does not resolve' --listen nowhere.invalid
+refused 69 'cannot resolve the name' --listen nowhere.invalid
 echo '{"rpc_port": "high"}' >bad.json
 refused 78 'bad.json' --config bad.json
 

@@ -190,7 +190,7 @@ for _ in $(seq 100); do
 done
 like "$(cat "$T/waiting")" 'ready .*pool="16.0 MiB" master=nosuch.invalid:1' \
 	'the configuration file is read'
-like "$(cat "$T/waiting")" 'nosuch.invalid:1: the name does not resolve' \
+like "$(cat "$T/waiting")" 'nosuch.invalid:1: cannot resolve the name: ' \
 	'a master that does not resolve is waited for'
 ok 'and its own keys are served meanwhile' raw "$sock" put k v
 kill -TERM $pid

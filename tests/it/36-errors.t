@@ -69,8 +69,11 @@ done
 not_ok 'no folder was made' test -e d
 
 exits 69 'a name that is none' \
-	kvget --socket= -m no.such.host.invalid --timeout=1s k
+	kvget --socket= -m "127.0.0.1:$port,no.such.host.invalid" --timeout=1s k
 is "$(wc -l <err)" 1 'one line'
+like "$(cat err)" '127.0.0.1:[0-9]+: nobody listens there' 'says it of each'
+like "$(cat err)" 'no.such.host.invalid:50051: cannot resolve the name: ' \
+	'and why'
 exits 69 'neither socket nor master' kvget --socket= k
 is "$(wc -l <err)" 1 'one line'
 
@@ -93,6 +96,23 @@ exits 69 'KVCLIENT_PORT and the like mean nothing' env \
 	KVPOOL_PORT=tcp://10.0.0.1:1 MOONCAKE_MASTER_PORT=tcp://10.0.0.1:50051 \
 	kvget --socket= -m "127.0.0.1:$port" --timeout=1s k
 unlike "$(cat err)" '10\.0\.0\.1' 'not even a word'
+
+# In Kubernetes the name of a service may come later than who needs it.
+if unshare -m true 2>/dev/null; then
+	start_master m
+	cp /etc/hosts hosts
+	# shellcheck disable=SC2016 # for the inner shell
+	launch later unshare -m sh -c 'mount --bind hosts /etc/hosts
+		exec kvclient "$@"' - --port=0 --socket="$T/later.sock" \
+		--global-segment-size=16MB "--master=later.invalid:${MASTERS#*:}"
+	ok 'kvclient with a name that nobody has' try_for 10 \
+		grep 'later.invalid:[0-9]*: cannot resolve the name: ' later.log
+	echo '127.0.0.1 later.invalid' >>hosts
+	ok 'finds its master when somebody has it' wait_nodes 1
+	end_all
+else
+	skip 'a name that comes later' 'unshare: not permitted'
+fi
 
 # The configuration file.
 printf '{"master_server_address": "127.0.0.1:%s", "mode": "x"}' "$port" >conf

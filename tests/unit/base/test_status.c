@@ -134,6 +134,8 @@ errnos_become_statuses(void **state)
 	assert_int_equal(kv_status_from_errno(EIO), KV_ETRANSFER);
 	assert_int_equal(kv_status_from_errno(-EPIPE), KV_ECONNLOST);
 	assert_int_equal(kv_status_from_errno(ECONNREFUSED), KV_EUNREACHABLE);
+	assert_int_equal(kv_status_from_errno(ENXIO), KV_EUNREACHABLE);
+	assert_int_equal(kv_status_from_errno(ENONET), KV_EUNREACHABLE);
 	assert_int_equal(kv_status_from_errno(EPERM), KV_EDENIED);
 	assert_int_equal(kv_status_from_errno(EFBIG), KV_ETOOBIG);
 	assert_int_equal(kv_status_from_errno(ENOTTY), KV_EINTERNAL);
