@@ -10,10 +10,6 @@
 #include "base/status.h"
 #include "svc/vec.h"
 
-/* Values up to this ride in the answer of a remote node; of the local node
- * only those for which a second message (RELEASE) costs more than a copy. */
-#define INLINE_REMOTE KV_INLINE_BYTES_MAX
-#define INLINE_LOCAL  16384
 /* Room asked for in one GET of the local node: what it pins meanwhile. */
 #define LOCAL_WINDOW (256ull << 20)
 /* An owner that is silent for so long, at most and at least, is given up. */
@@ -33,8 +29,6 @@ struct kv_getgroup {
 	bool answered;   /* GET_R of this frame is here */
 	uint32_t coming; /* keys whose bytes are still on their way */
 };
-
-static void group_next(struct kv_group *base);
 
 static struct kv_getgroup *
 group_of_base(struct kv_group *base)
@@ -78,13 +72,24 @@ group_drop(struct kv_getgroup *g, int status)
 }
 
 static void
-group_fail(struct kv_getgroup *g, int status)
+group_fail(struct kv_group *base, int status)
 {
+	struct kv_getgroup *g = group_of_base(base);
 	struct kv_getop *op = g->op;
 
-	if (!g->base.to->is_local)
+	if (!base->to->is_local)
 		kv_chan_report(op->ch, &g->boot, status);
 	group_drop(g, status);
+	kv_getop_group_ended(op);
+}
+
+static void
+group_end(struct kv_group *base)
+{
+	struct kv_getgroup *g = group_of_base(base);
+	struct kv_getop *op = g->op;
+
+	group_free(g);
 	kv_getop_group_ended(op);
 }
 
@@ -98,7 +103,7 @@ group_stalls(struct kv_timer *t)
 
 	if (g->is_pausing) {
 		g->is_pausing = false;
-		group_next(&g->base);
+		kv_group_next(&g->base);
 		return;
 	}
 	if (!to->is_local)
@@ -154,7 +159,7 @@ frame_done(struct kv_getgroup *g)
 		group_wait(g, kv_loop_now(g->op->ch->loop) + BUSY_NS);
 		return;
 	}
-	group_next(&g->base);
+	kv_group_next(&g->base);
 }
 
 /* ---- bytes by DATA ---- */
@@ -211,7 +216,7 @@ data_came(struct kv_link_rx *rx, const struct kv_msg *msg)
 static void
 data_lost(struct kv_link_rx *rx, int status)
 {
-	group_fail(KV_CONTAINER_OF(rx, struct kv_getgroup, rx), status);
+	group_fail(&KV_CONTAINER_OF(rx, struct kv_getgroup, rx)->base, status);
 }
 
 /* ---- the answer ---- */
@@ -376,13 +381,13 @@ frame_answered(struct kv_call *call, int status, const struct kv_msg *msg)
 		KV_CONTAINER_OF(call, struct kv_getgroup, base.call);
 
 	if (status < 0) {
-		group_fail(g, -kv_status_from_errno(status));
+		group_fail(&g->base, -kv_status_from_errno(status));
 		return;
 	}
 	status = frame_take(g, msg);
 	g->answered = true;
 	if (status < 0)
-		group_fail(g, status);
+		group_fail(&g->base, status);
 	else if (g->coming == 0)
 		frame_done(g);
 	else
@@ -448,17 +453,10 @@ frame_fill(struct kv_getgroup *g, struct kv_conn *c)
 	return 0;
 }
 
-static uint32_t
-budget_ms(const struct kv_getop *op)
-{
-	uint64_t left = op->deadline - kv_loop_now(op->ch->loop);
-
-	return (uint32_t)kv_min_u64(left / KV_NS_PER_MS + 1, UINT32_MAX);
-}
-
 static void
-frame_send(struct kv_getgroup *g)
+frame_send(struct kv_group *base)
 {
+	struct kv_getgroup *g = group_of_base(base);
 	struct kv_rpc *rpc = &g->base.to->ctl.rpc;
 	bool local = g->base.to->is_local;
 	struct kv_get *body;
@@ -471,16 +469,16 @@ frame_send(struct kv_getgroup *g)
 	body = kv_rpc_begin(rpc, &g->base.call, KV_MSG_GET,
 			    g->op->deadline + KV_NS_PER_S);
 	if (!body) {
-		group_fail(g, -KV_ECONNLOST);
+		group_fail(&g->base, -KV_ECONNLOST);
 		return;
 	}
 	body->count = kv_le32((uint32_t)(g->base.end - g->base.pos));
-	body->budget_ms = kv_le32(budget_ms(g->op));
-	body->inline_max = kv_le32(local ? INLINE_LOCAL : INLINE_REMOTE);
+	body->budget_ms = kv_le32(kv_group_budget_ms(base));
+	body->inline_max = kv_le32(kv_group_inline_max(base));
 	body->mode = local ? KV_MODE_SHM : KV_MODE_DATA;
 	body->data_token = kv_le64(local ? 0 : g->base.to->data.token);
 	if (frame_fill(g, rpc->conn) < 0) {
-		group_fail(g, -KV_ENOMEM);
+		group_fail(&g->base, -KV_ENOMEM);
 		return;
 	}
 	if (!local) {
@@ -495,37 +493,11 @@ frame_send(struct kv_getgroup *g)
 	group_watch(g);
 }
 
-static void
-group_open(struct kv_link_wait *w, int status)
-{
-	struct kv_getgroup *g =
-		KV_CONTAINER_OF(w, struct kv_getgroup, base.wait);
-
-	if (status < 0)
-		group_fail(g, status);
-	else
-		frame_send(g);
-}
-
-static void
-group_next(struct kv_group *base)
-{
-	struct kv_getgroup *g = group_of_base(base);
-	struct kv_getop *op = g->op;
-	int rc;
-
-	if (base->pos == base->n) {
-		group_free(g);
-		kv_getop_group_ended(op);
-		return;
-	}
-	base->wait.fn = group_open;
-	rc = kv_group_open(base, op->deadline);
-	if (rc > 0)
-		frame_send(g);
-	else if (rc < 0)
-		group_fail(g, rc);
-}
+static const struct kv_group_ops ops = {
+	.send = frame_send,
+	.fail = group_fail,
+	.end = group_end,
+};
 
 static struct kv_getgroup *
 group_find(struct kv_getop *op, struct kv_link *to, const struct kv_id *boot)
@@ -541,6 +513,8 @@ group_find(struct kv_getop *op, struct kv_link *to, const struct kv_id *boot)
 		return NULL;
 	g->op = op;
 	g->boot = *boot;
+	g->base.ops = &ops;
+	g->base.deadline = op->deadline;
 	kv_group_init(&g->base, to, &op->groups);
 	return g;
 }
@@ -557,7 +531,7 @@ kv_getgroup_add(struct kv_getop *op, struct kv_link *to,
 void
 kv_getgroup_start_all(struct kv_getop *op)
 {
-	kv_group_start_all(&op->groups, &op->starting, group_next);
+	kv_group_start_all(&op->groups, &op->starting);
 }
 
 void

@@ -2,6 +2,13 @@
 
 #include <stdlib.h>
 
+#include "base/attr.h"
+#include "base/clock.h"
+#include "base/num.h"
+#include "svc/chan.h"
+
+#define INLINE_LOCAL 16384
+
 void
 kv_group_init(struct kv_group *g, struct kv_link *to, struct kv_list *groups)
 {
@@ -37,15 +44,48 @@ kv_group_add(struct kv_group *g, uint32_t i)
 	return true;
 }
 
-int
-kv_group_open(struct kv_group *g, uint64_t deadline)
+static void
+link_opened(struct kv_link_wait *w, int status)
 {
-	return kv_link_open(g->to, &g->wait, !g->to->is_local, deadline);
+	struct kv_group *g = KV_CONTAINER_OF(w, struct kv_group, wait);
+
+	if (status < 0)
+		g->ops->fail(g, status);
+	else
+		g->ops->send(g);
 }
 
 void
-kv_group_start_all(struct kv_list *groups, bool *starting,
-		   void (*next)(struct kv_group *g))
+kv_group_next(struct kv_group *g)
+{
+	int rc;
+
+	if (g->pos == g->n) {
+		g->ops->end(g);
+		return;
+	}
+	g->wait.fn = link_opened;
+	rc = kv_link_open(g->to, &g->wait, !g->to->is_local, g->deadline);
+	if (rc != 0)
+		link_opened(&g->wait, rc);
+}
+
+uint32_t
+kv_group_budget_ms(const struct kv_group *g)
+{
+	uint64_t left = g->deadline - kv_loop_now(g->to->ch->loop);
+
+	return (uint32_t)kv_min_u64(left / KV_NS_PER_MS + 1, UINT32_MAX);
+}
+
+uint32_t
+kv_group_inline_max(const struct kv_group *g)
+{
+	return g->to->is_local ? INLINE_LOCAL : KV_INLINE_BYTES_MAX;
+}
+
+void
+kv_group_start_all(struct kv_list *groups, bool *starting)
 {
 	struct kv_group *g;
 	struct kv_list fresh;
@@ -59,6 +99,6 @@ kv_group_start_all(struct kv_list *groups, bool *starting,
 		is_last = kv_list_is_empty(&fresh);
 		kv_list_add_tail(groups, &g->link);
 		*starting = !is_last;
-		next(g);
+		kv_group_next(g);
 	} while (!is_last);
 }

@@ -11,9 +11,22 @@
 #include "net/rpc.h"
 #include "svc/link.h"
 
+struct kv_group;
+
+struct kv_group_ops {
+	/* The link is up: sends the frame from pos on. */
+	void (*send)(struct kv_group *g);
+	/* The owner failed (-kv_status), and all items from pos on with it. */
+	void (*fail)(struct kv_group *g, int status);
+	/* No item is left. It and `fail` may end the op. */
+	void (*end)(struct kv_group *g);
+};
+
 struct kv_group {
+	const struct kv_group_ops *ops;
 	struct kv_list link; /* the op's groups */
 	struct kv_link *to;
+	uint64_t deadline; /* the op's */
 	struct kv_call call;
 	struct kv_link_wait wait;
 	struct kv_timer timer;
@@ -24,7 +37,7 @@ struct kv_group {
 	uint32_t *idx; /* numbers of items */
 };
 
-/* g is zeroed. It is one more of the op's groups. */
+/* g is zeroed but for ops and deadline. It is one more of the op's groups. */
 void kv_group_init(struct kv_group *g, struct kv_link *to,
 		   struct kv_list *groups);
 /* Cancels what it waits for, and takes it out. */
@@ -33,15 +46,19 @@ void kv_group_fini(struct kv_group *g);
 /* False: no memory. */
 bool kv_group_add(struct kv_group *g, uint32_t i);
 
-/* The link is opened for the next frame: 1 it is, 0 wait.fn will be called,
- * or -kv_status. */
-int kv_group_open(struct kv_group *g, uint64_t deadline);
+/* Goes on with the items from pos on, by one of ops, now or later. */
+void kv_group_next(struct kv_group *g);
 
 /*
- * Calls next for each group. The last one's end may be the end of the op, which
- * is then gone: *starting tells the op that more are to come.
+ * That for each group. The last one's end may be the end of the op, which is
+ * then gone: *starting tells the op that more are to come.
  */
-void kv_group_start_all(struct kv_list *groups, bool *starting,
-			void (*next)(struct kv_group *g));
+void kv_group_start_all(struct kv_list *groups, bool *starting);
+
+/* Of a frame: what the call has left, and up to which size values ride in it
+ * or in its answer. For the local node these are only those for which a second
+ * message costs more than a copy. */
+uint32_t kv_group_budget_ms(const struct kv_group *g);
+uint32_t kv_group_inline_max(const struct kv_group *g);
 
 #endif

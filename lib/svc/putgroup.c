@@ -11,9 +11,6 @@
 #include "mem/copy.h"
 #include "svc/vec.h"
 
-/* Values up to this ride in PUT itself. */
-#define INLINE_REMOTE KV_INLINE_BYTES_MAX
-#define INLINE_LOCAL  16384
 /* Bytes of one frame's values that do not: what the owner reserves at once. */
 #define FRAME_BYTES (256ull << 20)
 /* Filled in place: told to the owner in such portions, so that it publishes
@@ -43,8 +40,6 @@ struct kv_putgroup {
 	uint64_t filled_bytes;
 };
 
-static void group_next(struct kv_group *base);
-
 static struct kv_putgroup *
 group_of_base(struct kv_group *base)
 {
@@ -53,42 +48,55 @@ group_of_base(struct kv_group *base)
 
 /* ---- the end of a group ---- */
 
-static void
+/* Returns whether frames of it are still in the data connection's queue. */
+static bool
 group_free(struct kv_putgroup *g)
 {
+	bool is_sending = false;
 	struct sending *s;
 
 	while ((s = KV_LIST_FIRST(&g->sendings, struct sending, link))) {
+		is_sending = true;
 		kv_list_del(&s->link);
 		s->g = NULL;
 	}
 	kv_group_fini(&g->base);
 	free(g->filled);
 	free(g);
+	return is_sending;
 }
 
 static void
 group_drop(struct kv_putgroup *g, int status)
 {
 	struct kv_link *to = g->base.to;
-	bool is_sending = !kv_list_is_empty(&g->sendings);
 	size_t i;
 
 	for (i = g->base.pos; i < g->base.n; i++)
 		kv_putop_result(g->op, g->base.idx[i], g->pick.node, status);
-	group_free(g);
-	if (is_sending)
+	if (group_free(g))
 		kv_link_drop_data(to, status);
 }
 
 static void
-group_fail(struct kv_putgroup *g, int status)
+group_fail(struct kv_group *base, int status)
 {
+	struct kv_putgroup *g = group_of_base(base);
 	struct kv_putop *op = g->op;
 
-	if (!g->base.to->is_local)
+	if (!base->to->is_local)
 		kv_chan_report(op->ch, &op->cands[g->pick.node].boot, status);
 	group_drop(g, status);
+	kv_putop_group_ended(op);
+}
+
+static void
+group_end(struct kv_group *base)
+{
+	struct kv_putgroup *g = group_of_base(base);
+	struct kv_putop *op = g->op;
+
+	group_free(g);
 	kv_putop_group_ended(op);
 }
 
@@ -109,7 +117,7 @@ group_stalls(struct kv_timer *t)
 	struct kv_link *to = g->base.to;
 
 	to->users++;
-	group_fail(g, -KV_ETIMEOUT);
+	group_fail(&g->base, -KV_ETIMEOUT);
 	kv_link_drop(to, -KV_ETIMEOUT);
 	to->users--;
 }
@@ -313,26 +321,26 @@ frame_answered(struct kv_call *call, int status, const struct kv_msg *msg)
 		KV_CONTAINER_OF(call, struct kv_putgroup, base.call);
 
 	if (status < 0) {
-		group_fail(g, -kv_status_from_errno(status));
+		group_fail(&g->base, -kv_status_from_errno(status));
 		return;
 	}
 	if (msg->flags & KV_FLAG_MORE) {
 		status = grants_take(g, msg);
 		if (status < 0)
-			group_fail(g, status);
+			group_fail(&g->base, status);
 		else
 			group_watch(g);
 		return;
 	}
 	status = statuses_take(g, msg);
 	if (status < 0) {
-		group_fail(g, status);
+		group_fail(&g->base, status);
 		return;
 	}
 	if (!g->base.to->is_local)
 		kv_chan_report(g->op->ch, &g->base.to->boot, 0);
 	g->base.pos = g->base.end;
-	group_next(&g->base);
+	kv_group_next(&g->base);
 }
 
 /* ---- PUT ---- */
@@ -340,7 +348,7 @@ frame_answered(struct kv_call *call, int status, const struct kv_msg *msg)
 static bool
 is_inline(const struct kv_putgroup *g, uint64_t size)
 {
-	return size <= (g->base.to->is_local ? INLINE_LOCAL : INLINE_REMOTE);
+	return size <= kv_group_inline_max(&g->base);
 }
 
 /* How many of the keys that are left fit into one PUT. */
@@ -420,20 +428,20 @@ frame_fill(struct kv_putgroup *g, struct kv_conn *c)
 }
 
 static void
-frame_send(struct kv_putgroup *g)
+frame_send(struct kv_group *base)
 {
+	struct kv_putgroup *g = group_of_base(base);
 	struct kv_rpc *rpc = &g->base.to->ctl.rpc;
 	struct kv_putop *op = g->op;
 	bool local = g->base.to->is_local;
 	struct kv_put *body;
-	uint64_t left;
 
 	g->base.end = frame_end(g);
 	g->n_filled = 0;
 	free(g->filled);
 	g->filled = calloc(g->base.end - g->base.pos, sizeof(*g->filled));
 	if (!g->filled) {
-		group_fail(g, -KV_ENOMEM);
+		group_fail(&g->base, -KV_ENOMEM);
 		return;
 	}
 	g->base.call.fn = frame_answered;
@@ -442,19 +450,17 @@ frame_send(struct kv_putgroup *g)
 	body = kv_rpc_begin(rpc, &g->base.call, KV_MSG_PUT,
 			    op->deadline + KV_NS_PER_S);
 	if (!body) {
-		group_fail(g, -KV_ECONNLOST);
+		group_fail(&g->base, -KV_ECONNLOST);
 		return;
 	}
-	left = op->deadline - kv_loop_now(op->ch->loop);
 	body->put_id = op->put_id;
 	body->count = kv_le32((uint32_t)(g->base.end - g->base.pos));
-	body->budget_ms = kv_le32(
-		(uint32_t)kv_min_u64(left / KV_NS_PER_MS + 1, UINT32_MAX));
+	body->budget_ms = kv_le32(kv_group_budget_ms(base));
 	body->mode = local ? KV_MODE_SHM : KV_MODE_DATA;
 	body->flags = op->flags | (g->pick.no_evict ? KV_PUT_NO_EVICT : 0);
 	body->data_token = kv_le64(local ? 0 : g->base.to->data.token);
 	if (frame_fill(g, rpc->conn) < 0) {
-		group_fail(g, -KV_ENOMEM);
+		group_fail(&g->base, -KV_ENOMEM);
 		return;
 	}
 	kv_rpc_end(rpc);
@@ -462,39 +468,13 @@ frame_send(struct kv_putgroup *g)
 	group_watch(g);
 }
 
-static void
-group_open(struct kv_link_wait *w, int status)
-{
-	struct kv_putgroup *g =
-		KV_CONTAINER_OF(w, struct kv_putgroup, base.wait);
-
-	if (status < 0)
-		group_fail(g, status);
-	else
-		frame_send(g);
-}
-
-static void
-group_next(struct kv_group *base)
-{
-	struct kv_putgroup *g = group_of_base(base);
-	struct kv_putop *op = g->op;
-	int rc;
-
-	if (base->pos == base->n) {
-		group_free(g);
-		kv_putop_group_ended(op);
-		return;
-	}
-	base->wait.fn = group_open;
-	rc = kv_group_open(base, op->deadline);
-	if (rc > 0)
-		frame_send(g);
-	else if (rc < 0)
-		group_fail(g, rc);
-}
-
 /* ---- making groups ---- */
+
+static const struct kv_group_ops ops = {
+	.send = frame_send,
+	.fail = group_fail,
+	.end = group_end,
+};
 
 static struct kv_putgroup *
 group_find(struct kv_putop *op, struct kv_link *to, struct kv_place_pick pick)
@@ -512,6 +492,8 @@ group_find(struct kv_putop *op, struct kv_link *to, struct kv_place_pick pick)
 		return NULL;
 	g->op = op;
 	g->pick = pick;
+	g->base.ops = &ops;
+	g->base.deadline = op->deadline;
 	kv_list_init(&g->sendings);
 	kv_group_init(&g->base, to, &op->groups);
 	return g;
@@ -529,5 +511,5 @@ kv_putgroup_add(struct kv_putop *op, struct kv_link *to,
 void
 kv_putgroup_start_all(struct kv_putop *op)
 {
-	kv_group_start_all(&op->groups, &op->starting, group_next);
+	kv_group_start_all(&op->groups, &op->starting);
 }
