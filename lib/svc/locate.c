@@ -12,6 +12,7 @@
 #include "base/fault.h"
 #include "base/num.h"
 #include "base/status.h"
+#include "net/answer.h"
 #include "svc/mastercore.h"
 
 enum {
@@ -322,7 +323,7 @@ who_answer(struct kv_masterpeer *p, const struct kv_msg *msg, size_t count)
 	kv_bytes_reset(&m->scratch);
 	if (!kv_bytes_reserve(&m->scratch,
 			      count * (1 + o.max * sizeof(struct kv_le16)))) {
-		kv_masterpeer_error(p, msg->id, KV_ENOMEM, NULL);
+		kv_answer_error(p->conn, msg->id, KV_ENOMEM, NULL);
 		return;
 	}
 	m->scratch.len = count;
@@ -373,7 +374,7 @@ kv_locate_nodes(struct kv_masterpeer *p, const struct kv_msg *msg)
 
 	kv_bytes_reset(to);
 	if (kv_member_records(m, p, to, &count) < 0) {
-		kv_masterpeer_error(p, msg->id, KV_ENOMEM, NULL);
+		kv_answer_error(p->conn, msg->id, KV_ENOMEM, NULL);
 		return 0;
 	}
 	r = kv_conn_begin_tail(p->conn, KV_MSG_NODES_R, msg->id, 0, to->len,

@@ -157,9 +157,6 @@ void kv_masterpeer_pause(struct kv_masterpeer *p, unsigned why, bool pause);
  * next turn, so that no one connection holds up the others. */
 void kv_masterpeer_charge(struct kv_masterpeer *p, size_t keys);
 void kv_masterpeer_rested(struct kv_defer *d);
-/* ERROR_R. text NULL: the status says all. */
-void kv_masterpeer_error(struct kv_masterpeer *p, uint64_t id, int status,
-			 const char *text);
 /* Ends the connection and frees it. Not for the peer whose message is being
  * handled. */
 void kv_masterpeer_drop(struct kv_masterpeer *p);

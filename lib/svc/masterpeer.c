@@ -13,6 +13,7 @@
 #include "base/num.h"
 #include "base/status.h"
 #include "net/addr.h"
+#include "net/answer.h"
 #include "net/hello.h"
 #include "net/stream.h"
 #include "svc/mastercore.h"
@@ -105,24 +106,6 @@ peer_refuse(struct kv_masterpeer *p)
 				kv_loop_now(m->loop) + REFUSED_NS);
 }
 
-void
-kv_masterpeer_error(struct kv_masterpeer *p, uint64_t id, int status,
-		    const char *text)
-{
-	size_t len = text ? kv_min_size(strlen(text), 512) : 0;
-	struct kv_error_r *r;
-	void *tail;
-
-	r = kv_conn_begin_tail(p->conn, KV_MSG_ERROR_R, id, 0, len, &tail);
-	if (!r)
-		return;
-	r->status = (uint8_t)status;
-	r->text_len = kv_le32((uint32_t)len);
-	if (len)
-		memcpy(tail, text, len);
-	kv_conn_end(p->conn);
-}
-
 static void
 hello_refuse(struct kv_masterpeer *p, uint64_t id, int status, const char *text)
 {
@@ -180,13 +163,7 @@ peer_hello(struct kv_masterpeer *p, const struct kv_msg *msg)
 static int
 peer_ping(struct kv_masterpeer *p, const struct kv_msg *msg)
 {
-	const struct kv_ping *ping = msg->body;
-	struct kv_ping *r = kv_conn_begin(p->conn, KV_MSG_PING_R, msg->id, 0);
-
-	if (r) {
-		*r = *ping;
-		kv_conn_end(p->conn);
-	}
+	kv_answer_ping(p->conn, msg);
 	return 0;
 }
 
@@ -199,7 +176,7 @@ peer_stats(struct kv_masterpeer *p, const struct kv_msg *msg)
 
 	kv_bytes_reset(text);
 	if (kv_masterstats_text(p->m, text) < 0) {
-		kv_masterpeer_error(p, msg->id, KV_ENOMEM, NULL);
+		kv_answer_error(p->conn, msg->id, KV_ENOMEM, NULL);
 		return 0;
 	}
 	len = kv_min_size(text->len, KV_TAIL_MAX);
@@ -244,7 +221,7 @@ peer_bad(struct kv_masterpeer *p, const struct kv_msg *msg)
 		       "dropped a connection that broke the protocol from=%s "
 		       "name=\"%s\" message=%s",
 		       p->addr, p->name, kv_msg_name(msg->type));
-	kv_masterpeer_error(p, msg->id, KV_EPROTO, NULL);
+	kv_answer_error(p->conn, msg->id, KV_EPROTO, NULL);
 	peer_refuse(p);
 }
 

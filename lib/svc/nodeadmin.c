@@ -12,6 +12,7 @@
 #include "base/fault.h"
 #include "base/num.h"
 #include "base/status.h"
+#include "net/answer.h"
 #include "store/pattern.h"
 #include "svc/nodecore.h"
 #include "wire/msg.h"
@@ -107,8 +108,8 @@ sweep_step(struct kv_nodejob *job)
 		sw->cursor = kv_index_scan(node->index, sw->cursor, STEP,
 					   sweep_visit, sw);
 		if (sw->match.err) {
-			kv_nodepeer_error(job->peer, job->id, KV_EINVALID,
-					  "the pattern takes too much work");
+			kv_answer_error(job->peer->conn, job->id, KV_EINVALID,
+					"the pattern takes too much work");
 			return false;
 		}
 		if (!sw->cursor) {
@@ -203,7 +204,8 @@ remove_matching(const struct removal *rm, const void *pattern, size_t len)
 	if (pattern) {
 		p = kv_pattern_new(pattern, len, text);
 		if (!p) {
-			kv_nodepeer_error(rm->peer, rm->id, KV_EINVALID, text);
+			kv_answer_error(rm->peer->conn, rm->id, KV_EINVALID,
+					text);
 			return;
 		}
 	}
@@ -243,7 +245,7 @@ kv_nodeadmin_remove(struct kv_nodepeer *peer, const struct kv_msg *msg)
 	rm.tenant = kv_nodeinfo_tenant(peer, tenant, m->tenant_len);
 	rm.seed = kv_key_seed(tenant, m->tenant_len);
 	if (rm.tenant == -EACCES) {
-		kv_nodepeer_error(peer, msg->id, KV_EDENIED, NULL);
+		kv_answer_error(peer->conn, msg->id, KV_EDENIED, NULL);
 		return true;
 	}
 	switch (m->op) {
@@ -323,12 +325,12 @@ page_answer(struct kv_nodepeer *peer, uint64_t id, const struct page *pg,
 	void *tail;
 
 	if (pg->match.err) {
-		kv_nodepeer_error(peer, id, KV_EINVALID,
-				  "the pattern takes too much work");
+		kv_answer_error(peer->conn, id, KV_EINVALID,
+				"the pattern takes too much work");
 		return;
 	}
 	if (pg->is_broken || bytes > KV_TAIL_MAX) {
-		kv_nodepeer_error(peer, id, KV_ENOMEM, NULL);
+		kv_answer_error(peer->conn, id, KV_ENOMEM, NULL);
 		return;
 	}
 	r = kv_conn_begin_tail(peer->conn, KV_MSG_KEYS_R, id, 0, bytes, &tail);
@@ -366,13 +368,13 @@ kv_nodeadmin_keys(struct kv_nodepeer *peer, const struct kv_msg *msg)
 		return false;
 	number = kv_nodeinfo_tenant(peer, tenant, m->tenant_len);
 	if (number == -EACCES) {
-		kv_nodepeer_error(peer, msg->id, KV_EDENIED, NULL);
+		kv_answer_error(peer->conn, msg->id, KV_EDENIED, NULL);
 		return true;
 	}
 	if (pattern_len)
 		pg.match.pattern = kv_pattern_new(pattern, pattern_len, text);
 	if (pattern_len && !pg.match.pattern) {
-		kv_nodepeer_error(peer, msg->id, KV_EINVALID, text);
+		kv_answer_error(peer->conn, msg->id, KV_EINVALID, text);
 		return true;
 	}
 	pg.match.tenant = (unsigned)number;

@@ -170,9 +170,6 @@ void kv_nodepeer_free(struct kv_nodepeer *peer);
 bool kv_nodepeer_dispatch(struct kv_nodepeer *peer, const struct kv_msg *msg);
 /* Its data connection with this token, or NULL. */
 struct kv_dataconn *kv_nodepeer_data(struct kv_nodepeer *peer, uint64_t token);
-/* ERROR_R. text NULL: the status says all. */
-void kv_nodepeer_error(struct kv_nodepeer *peer, uint64_t id, int status,
-		       const char *text);
 /* The mover's: a data connection is gone. */
 void kv_nodepeer_data_closed(void *owner, struct kv_dataconn *dc);
 

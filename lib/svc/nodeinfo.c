@@ -12,6 +12,7 @@
 #include "base/fault.h"
 #include "base/num.h"
 #include "base/status.h"
+#include "net/answer.h"
 #include "store/sum.h"
 #include "svc/nodecore.h"
 #include "wire/msg.h"
@@ -86,7 +87,7 @@ kv_nodeinfo_stats(struct kv_nodepeer *peer, const struct kv_msg *msg)
 	void *tail;
 
 	if (kv_node_stats(peer->node, &text) < 0 || text.len > KV_TAIL_MAX) {
-		kv_nodepeer_error(peer, msg->id, KV_ENOMEM, NULL);
+		kv_answer_error(peer->conn, msg->id, KV_ENOMEM, NULL);
 	} else if (kv_conn_begin_tail(peer->conn, KV_MSG_STATS_R, msg->id, 0,
 				      text.len, &tail)) {
 		memcpy(tail, text.data, text.len);
@@ -284,7 +285,7 @@ kv_nodeinfo_query(struct kv_nodepeer *peer, const struct kv_msg *msg)
 		return false;
 	number = kv_nodeinfo_tenant(peer, tenant, m->tenant_len);
 	if (number == -EACCES) {
-		kv_nodepeer_error(peer, msg->id, KV_EDENIED, NULL);
+		kv_answer_error(peer->conn, msg->id, KV_EDENIED, NULL);
 		return true;
 	}
 	if (number >= 0)
@@ -298,6 +299,6 @@ kv_nodeinfo_query(struct kv_nodepeer *peer, const struct kv_msg *msg)
 	if (!o || !(m->flags & KV_QUERY_SUM))
 		query_answer(peer, msg->id, o, NULL);
 	else if (!summing_start(peer, msg->id, o))
-		kv_nodepeer_error(peer, msg->id, KV_ENOMEM, NULL);
+		kv_answer_error(peer->conn, msg->id, KV_ENOMEM, NULL);
 	return true;
 }

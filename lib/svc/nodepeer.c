@@ -10,10 +10,10 @@
 
 #include "base/attr.h"
 #include "base/fault.h"
-#include "base/num.h"
 #include "base/status.h"
 #include "base/str.h"
 #include "net/addr.h"
+#include "net/answer.h"
 #include "net/hello.h"
 #include "net/sock.h"
 #include "net/stream.h"
@@ -26,14 +26,7 @@
 static bool
 peer_ping(struct kv_nodepeer *peer, const struct kv_msg *msg)
 {
-	const struct kv_ping *ping = msg->body;
-	struct kv_ping *r;
-
-	r = kv_conn_begin(peer->conn, KV_MSG_PING_R, msg->id, 0);
-	if (r) {
-		*r = *ping;
-		kv_conn_end(peer->conn);
-	}
+	kv_answer_ping(peer->conn, msg);
 	return true;
 }
 
@@ -72,24 +65,6 @@ kv_nodepeer_dispatch(struct kv_nodepeer *peer, const struct kv_msg *msg)
 		return false;
 	}
 	return true;
-}
-
-void
-kv_nodepeer_error(struct kv_nodepeer *peer, uint64_t id, int status,
-		  const char *text)
-{
-	size_t len = text ? kv_min_size(strlen(text), 512) : 0;
-	struct kv_error_r *r;
-	void *tail;
-
-	r = kv_conn_begin_tail(peer->conn, KV_MSG_ERROR_R, id, 0, len, &tail);
-	if (!r)
-		return;
-	r->status = (uint8_t)status;
-	r->text_len = kv_le32((uint32_t)len);
-	if (len)
-		memcpy(tail, text, len);
-	kv_conn_end(peer->conn);
 }
 
 static struct kv_nodepeer *

@@ -7,6 +7,7 @@
 #include "base/attr.h"
 #include "base/fault.h"
 #include "base/status.h"
+#include "net/answer.h"
 #include "svc/relaycore.h"
 
 static const struct kv_relay_kind *const kinds[] = {
@@ -196,12 +197,12 @@ kv_relay_msg(struct kv_masterpeer *p, const struct kv_msg *msg)
 	struct kv_relay *r;
 
 	if (is_over_bound(p->m) || p->n_relays >= KV_PEER_REQUESTS_MAX) {
-		kv_masterpeer_error(p, msg->id, KV_EBUSY, NULL);
+		kv_answer_error(p->conn, msg->id, KV_EBUSY, NULL);
 		return 0;
 	}
 	r = relay_new(p->m, msg);
 	if (!r) {
-		kv_masterpeer_error(p, msg->id, KV_ENOMEM, NULL);
+		kv_answer_error(p->conn, msg->id, KV_ENOMEM, NULL);
 		return 0;
 	}
 	r->p = p;

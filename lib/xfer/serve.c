@@ -8,6 +8,7 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/status.h"
+#include "net/answer.h"
 #include "net/hello.h"
 #include "net/listener.h"
 #include "net/stream.h"
@@ -121,13 +122,7 @@ on_hello(struct kv_serveconn *c, const struct kv_msg *msg)
 static int
 on_ping(struct kv_serveconn *c, const struct kv_msg *msg)
 {
-	const struct kv_ping *ping = msg->body;
-	struct kv_ping *r = kv_conn_begin(c->conn, KV_MSG_PING_R, msg->id, 0);
-
-	if (!r)
-		return 0;
-	r->stamp = ping->stamp;
-	kv_conn_end(c->conn);
+	kv_answer_ping(c->conn, msg);
 	return 0;
 }
 
