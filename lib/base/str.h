@@ -26,6 +26,9 @@ KV_MUST_CHECK int kv_str_duration(const char *s, uint64_t *ns);
 KV_MUST_CHECK int kv_str_u64(const char *s, uint64_t min, uint64_t max,
 			     uint64_t *out);
 
+/* The value of a hexadecimal digit, in any case; -1: it is none. */
+int kv_str_hex(char c);
+
 /* For people: "512 B", "3.1 GiB". 12 bytes of buf are enough. Gives buf. */
 const char *kv_str_size_format(char *buf, size_t n, uint64_t bytes);
 

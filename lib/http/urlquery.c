@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/fault.h"
+#include "base/str.h"
 
 struct cursor {
 	const char *p;
@@ -14,26 +15,14 @@ struct cursor {
 };
 
 static int
-hex_digit(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	if (c >= 'a' && c <= 'f')
-		return c - 'a' + 10;
-	if (c >= 'A' && c <= 'F')
-		return c - 'A' + 10;
-	return -1;
-}
-
-static int
 escaped_byte(struct cursor *c, char *out)
 {
 	int high, low;
 
 	if (c->end - c->p < 3)
 		return -EINVAL;
-	high = hex_digit(c->p[1]);
-	low = hex_digit(c->p[2]);
+	high = kv_str_hex(c->p[1]);
+	low = kv_str_hex(c->p[2]);
 	if (high < 0 || low < 0)
 		return -EINVAL;
 	*out = (char)(high << 4 | low);

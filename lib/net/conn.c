@@ -208,16 +208,6 @@ break_off(struct kv_conn *c, int status)
 	schedule(c);
 }
 
-static size_t
-sum_of(const struct iovec *iov, int n)
-{
-	size_t sum = 0;
-
-	for (int i = 0; i < n; i++)
-		sum += iov[i].iov_len;
-	return sum;
-}
-
 static void
 write_out(struct kv_conn *c)
 {
@@ -236,8 +226,8 @@ write_out(struct kv_conn *c)
 		if (took < 0)
 			took = 0;
 		bytes += (size_t)took;
-		c->blocked =
-			(size_t)took < sum_of(iov, n) || bytes >= TURN_BYTES;
+		c->blocked = (size_t)took < kv_stream_iov_bytes(iov, n) ||
+			     bytes >= TURN_BYTES;
 		kv_sendq_advance(&c->out, (size_t)took, &c->done);
 	}
 	if (c->full && kv_sendq_bytes(&c->out) < KV_CONN_QUEUE_BYTES_LOW) {
@@ -537,7 +527,7 @@ static int
 end_frame(struct kv_conn *c, const struct iovec *iov, int n,
 	  struct kv_conn_sent *sent)
 {
-	size_t payload = sum_of(iov, n);
+	size_t payload = kv_stream_iov_bytes(iov, n);
 	int rc;
 
 	if (!c->stream)

@@ -7,16 +7,7 @@
 
 #include "base/attr.h"
 #include "base/rng.h"
-
-static int
-hex_digit(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	if (c >= 'a' && c <= 'f')
-		return c - 'a' + 10;
-	return -1;
-}
+#include "base/str.h"
 
 /* "8ab0c1d2-..." to 16 bytes; the dashes do not count. */
 static bool
@@ -25,7 +16,7 @@ parse_uuid(const char *s, struct kv_id *out)
 	size_t digits = 0;
 
 	for (; *s && digits < 2 * sizeof(out->b); s++) {
-		int d = hex_digit(*s);
+		int d = kv_str_hex(*s);
 
 		if (d < 0)
 			continue;

@@ -7,6 +7,7 @@
 #include "base/fault.h"
 #include "base/num.h"
 #include "net/conn.h"
+#include "net/stream.h"
 
 enum {
 	CAP_MIN = 64 << 10,
@@ -162,23 +163,13 @@ fill(struct kv_recvq *q, const uint8_t *from, size_t n)
 	}
 }
 
-static size_t
-sum_of(const struct iovec *iov, int n)
-{
-	size_t sum = 0;
-
-	for (int i = 0; i < n; i++)
-		sum += iov[i].iov_len;
-	return sum;
-}
-
 void
 kv_recvq_place(struct kv_recvq *q, int n)
 {
 	size_t here = kv_min_size(q->end - q->start - q->used, q->left);
 
 	assert(n >= 0 && n <= KV_CONN_PIECES_MAX);
-	assert(n == 0 || sum_of(q->iov, n) == q->left);
+	assert(n == 0 || kv_stream_iov_bytes(q->iov, n) == q->left);
 	q->drops = n == 0;
 	q->pieces = n;
 	q->filled = 0;
@@ -234,7 +225,7 @@ kv_recvq_aim(struct kv_recvq *q, struct iovec *iov, size_t *bytes)
 	int n = q->has_payload ? aim_at_pieces(q, iov) : aim_at_buffer(q, iov);
 
 	if (n > 0)
-		*bytes = sum_of(iov, n);
+		*bytes = kv_stream_iov_bytes(iov, n);
 	return n;
 }
 

@@ -43,4 +43,14 @@ struct kv_stream {
 	void *arg; /* of the owner of `ready` */
 };
 
+static inline size_t
+kv_stream_iov_bytes(const struct iovec *iov, int n)
+{
+	size_t sum = 0;
+
+	for (int i = 0; i < n; i++)
+		sum += iov[i].iov_len;
+	return sum;
+}
+
 #endif

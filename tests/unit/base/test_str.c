@@ -165,6 +165,22 @@ numbers(void **state)
 }
 
 static void
+hex_digits(void **state)
+{
+	static const char digits[] = "0123456789abcdefABCDEF";
+	const char *p;
+
+	(void)state;
+	for (int c = -128; c < 128; c++) {
+		p = c ? strchr(digits, c) : NULL;
+		assert_int_equal(kv_str_hex((char)c),
+				 !p ? -1
+				    : (p - digits) % 16 +
+						 (p - digits > 15 ? 10 : 0));
+	}
+}
+
+static void
 sizes_for_people(void **state)
 {
 	static const struct {
@@ -301,6 +317,7 @@ main(void)
 		cmocka_unit_test(sizes),
 		cmocka_unit_test(durations),
 		cmocka_unit_test(numbers),
+		cmocka_unit_test(hex_digits),
 		cmocka_unit_test(sizes_for_people),
 		cmocka_unit_test(durations_for_people),
 		cmocka_unit_test(escapes),
