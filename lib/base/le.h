@@ -78,4 +78,8 @@ kv_get64(struct kv_le64 le)
 	return le64toh(v);
 }
 
+/* A struct of these has no holes: it is as long as its bytes. */
+#define KV_LE_SIZE(type, bytes) \
+	_Static_assert(sizeof(struct type) == (bytes), "size of " #type)
+
 #endif

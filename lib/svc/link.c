@@ -188,7 +188,7 @@ end_fail(struct kv_link_end *e, int status)
 	waits_tell(l, status);
 }
 
-/* closed: see proto.h. */
+/* closed: see struct kv_release. */
 static void
 release_send(struct kv_conn *c, const struct kv_le64 *pins, uint32_t n,
 	     uint64_t closed)

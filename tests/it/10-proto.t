@@ -24,7 +24,7 @@ python3 $page kinds >"$T/page"
 same 'types and their lengths' "$T/page" "$T/code"
 
 python3 $page layout >"$T/page"
-python3 $page header lib/wire/proto.h >"$T/code"
+python3 $page headers lib/wire/proto*.h >"$T/code"
 same 'fields of every struct' "$T/page" "$T/code"
 
 python3 $page statuses >"$T/page"

@@ -8,7 +8,7 @@ usage: kvproto.py dump FILE...       what each frame is, one line each
        kvproto.py fields FILE...     and what is in its body
        kvproto.py kinds              the types with their lengths
        kvproto.py layout             the fields of each struct, by the page
-       kvproto.py header PROTO_H     the same, by lib/wire/proto.h
+       kvproto.py headers FILE...    the same, by lib/wire/proto*.h
        kvproto.py statuses           the statuses
        kvproto.py seeds FOLDER       writes a frame of each type
        kvproto.py random SEED FOLDER writes frames that differ with the seed
@@ -202,7 +202,7 @@ NUMBERS, KINDS, STRUCTS, STATUSES = read_page()
 
 
 def read_header(path):
-    """The same of lib/wire/proto.h."""
+    """The same of one of lib/wire/proto*.h."""
     types = {'uint8_t': 'u8', 'struct kv_le16': 'le16',
              'struct kv_le32': 'le32', 'struct kv_le64': 'le64',
              'struct kv_id': 'id', 'struct kv_put_id': 'put_id'}
@@ -502,8 +502,8 @@ def main(argv):
             print(n, k.name, k.bytes, k.most, int(k.payload))
     elif what == 'layout':
         show_layout(STRUCTS)
-    elif what == 'header' and len(args) == 1:
-        show_layout(read_header(args[0]))
+    elif what == 'headers':
+        show_layout({k: v for f in args for k, v in read_header(f).items()})
     elif what == 'statuses':
         for number, name, text in STATUSES:
             print(number, name, text)

@@ -1,0 +1,301 @@
+#ifndef KV_WIRE_PROTODIR_H
+#define KV_WIRE_PROTODIR_H
+
+/*
+ * Bodies of what has to do with a master: the directory, the nodes that publish
+ * to it, and what it passes on to all of them.
+ */
+
+#include "base/id.h"
+#include "base/le.h"
+#include "wire/protodata.h"
+
+/* ---- from requesters (LOOKUP also to nodes) ---- */
+
+enum {
+	KV_LOOKUP_EXIST = 1, /* only whether; marks what is found as wanted */
+};
+
+struct kv_lookup {
+	struct kv_le32 count;
+	uint8_t flags;
+	uint8_t zero[3];
+	/* tail: count kv_id hashes */
+};
+
+enum {
+	KV_LOOKUP_INCOMPLETE = 1, /* a miss here proves nothing */
+};
+
+struct kv_lookup_r {
+	struct kv_le32 count;
+	struct kv_le16 nodes;
+	uint8_t status;
+	uint8_t flags;
+	/* tail, EXIST: count bytes, 0 or 1. Else: count bytes, owners of each;
+	 * their le16 indexes into the nodes, in order; node records. */
+};
+
+enum kv_node_state {
+	KV_NODE_JOINING = 1, /* publishing what it has */
+	KV_NODE_LIVE = 2,
+	KV_NODE_SUSPECT = 3, /* the master's own probe failed too */
+	KV_NODE_LEAVING = 4,
+};
+
+struct kv_node_rec {
+	struct kv_id boot;
+	struct kv_id host;
+	uint8_t state;
+	uint8_t addr_len;
+	uint8_t name_len;
+	uint8_t zero;
+	struct kv_le32 heard_ms; /* age of the last heartbeat */
+	struct kv_le64 pool_bytes;
+	struct kv_le64 ready_bytes; /* faulted in so far */
+	struct kv_le64 free_bytes;  /* of these, with nothing in them */
+	struct kv_le64 pinned_bytes;
+	struct kv_le64 keys;
+	struct kv_le64 victim_age_ms; /* idle time of the next to go; 0: none */
+
+	/* then: addr ("host:port"), name */
+};
+
+struct kv_nodes {
+	struct kv_le64 zero;
+};
+
+struct kv_nodes_r {
+	uint8_t status;
+	uint8_t zero[3];
+	struct kv_le32 count;
+	struct kv_le64 master_keys; /* entries of the directory */
+
+	/* tail: records with their strings */
+};
+
+struct kv_report {
+	struct kv_id boot;
+	uint8_t reachable;
+	uint8_t status; /* what was seen, enum kv_status */
+	uint8_t zero[6];
+};
+
+/* ---- from nodes, and to them ---- */
+
+struct kv_join {
+	struct kv_id host;
+	struct kv_le64 pool_bytes;
+	uint8_t addr_len; /* advertised "host:port"; an empty or unspecified
+			   * host: the address that the master sees */
+	uint8_t name_len;
+	uint8_t zero[6];
+	/* tail: addr, name */
+};
+
+struct kv_join_r {
+	uint8_t status;
+	uint8_t zero[3];
+	struct kv_le32 heartbeat_ms;
+	struct kv_le32 ttl_ms;
+	struct kv_le32 zero2;
+};
+
+struct kv_heartbeat {
+	struct kv_le64 pool_bytes;
+	struct kv_le64 ready_bytes;
+	struct kv_le64 free_bytes;
+	struct kv_le64 pinned_bytes;
+	struct kv_le64 keys;
+	struct kv_le64 victim_age_ms;
+	struct kv_le64 evicted_keys; /* counters since the node's start */
+	struct kv_le64 evicted_bytes;
+	struct kv_le64 put_fails;
+	struct kv_le64 soft_pinned;
+};
+
+struct kv_heartbeat_r {
+	uint8_t status;
+	uint8_t zero[7];
+};
+
+enum {
+	KV_PUBLISH_SYNC = 1,     /* part of the node's whole index */
+	KV_PUBLISH_SYNC_END = 2, /* and its last part */
+};
+
+struct kv_publish {
+	struct kv_le32 added;
+	struct kv_le32 gone;
+	uint8_t flags;
+	uint8_t zero[7];
+	/* tail: added entries, gone entries */
+};
+
+struct kv_publish_ent {
+	struct kv_id hash;
+	struct kv_put_id put_id;
+	uint8_t zero[4];
+};
+
+enum kv_verdict {
+	KV_VERDICT_STAYS = 1,
+	KV_VERDICT_GOES = 2, /* another value of this key stays */
+	KV_VERDICT_OPEN = 3, /* DECIDE follows */
+};
+
+struct kv_publish_r {
+	uint8_t status;
+	uint8_t zero[3];
+	struct kv_le32 count;
+	/* tail: count bytes, enum kv_verdict */
+};
+
+struct kv_decide {
+	struct kv_le32 count;
+	struct kv_le32 zero;
+	/* tail: count entries */
+};
+
+struct kv_decide_ent {
+	struct kv_id hash;
+	struct kv_put_id put_id;
+	uint8_t verdict;
+	uint8_t zero[3];
+};
+
+struct kv_check {
+	struct kv_le32 count;
+	struct kv_le32 zero;
+	/* tail: count kv_publish_ent */
+};
+
+struct kv_check_r {
+	uint8_t status;
+	uint8_t zero[3];
+	struct kv_le32 count;
+	/* tail: count bytes */
+};
+
+struct kv_want {
+	struct kv_le32 count;
+	struct kv_le32 zero;
+	/* tail: count kv_id */
+};
+
+struct kv_leave {
+	struct kv_le64 zero;
+};
+
+/* ---- from requesters, passed on to nodes ---- */
+
+enum kv_remove_op {
+	KV_REMOVE_KEYS = 1,
+	KV_REMOVE_REGEX = 2,
+	KV_REMOVE_ALL = 3,
+};
+
+enum {
+	KV_REMOVE_FORCE = 1, /* hard-pinned ones too */
+};
+
+struct kv_remove {
+	uint8_t op;
+	uint8_t flags;
+	uint8_t tenant_len;
+	uint8_t zero;
+	struct kv_le32 count; /* KEYS: keys. REGEX: bytes of the pattern */
+	/* tail: tenant; KEYS: count le16 lengths, keys. REGEX: pattern */
+};
+
+struct kv_remove_r {
+	uint8_t status;
+	uint8_t zero[3];
+	struct kv_le32 count; /* statuses: KEYS only */
+	struct kv_le64 removed;
+	struct kv_le32 away; /* nodes that were not reached */
+	struct kv_le32 zero2;
+	/* tail: count bytes, away kv_id */
+};
+
+struct kv_keys {
+	struct kv_id node;          /* zero: the first one */
+	struct kv_le64 cursor;      /* 0: from the start */
+	struct kv_le32 limit;       /* keys, about */
+	struct kv_le16 pattern_len; /* 0: all */
+	uint8_t tenant_len;
+	uint8_t zero;
+	/* tail: tenant, pattern */
+};
+
+struct kv_keys_r {
+	struct kv_id node; /* whose keys these are */
+	struct kv_id next; /* where to go on; zero: that was all */
+	struct kv_le64 cursor;
+	struct kv_le32 count;
+	uint8_t status; /* not 0: this node gave none, go on with the next */
+	uint8_t zero[3];
+	/* tail: entries, keys */
+};
+
+struct kv_keys_ent {
+	struct kv_le64 size;
+	struct kv_le16 key_len;
+	uint8_t flags; /* KV_PUT_SOFT_PIN, KV_PUT_HARD_PIN */
+	uint8_t zero[5];
+};
+
+enum {
+	KV_QUERY_SUM = 1, /* compute checksums */
+};
+
+struct kv_query {
+	struct kv_le16 key_len;
+	uint8_t tenant_len;
+	uint8_t flags;
+	uint8_t zero[4];
+	/* tail: tenant, key */
+};
+
+struct kv_query_r {
+	uint8_t status;
+	uint8_t zero[3];
+	struct kv_le32 count;
+	struct kv_le32 away;
+	struct kv_le32 zero2;
+	/* tail: records, each with its strings */
+};
+
+struct kv_query_rec {
+	struct kv_id boot;
+	struct kv_le64 size;
+	struct kv_put_id put_id;
+	struct kv_le32 pins;
+	struct kv_le64 idle_ms;
+	struct kv_le64 sum; /* XXH3-64 of the value */
+	struct kv_le64 off; /* of the first extent in the pool */
+	struct kv_le16 extents;
+	uint8_t flags;
+	uint8_t addr_len;
+	uint8_t name_len;
+	uint8_t zero[3];
+	/* then: addr, name (filled in by the master) */
+};
+
+struct kv_stats {
+	struct kv_le64 zero;
+};
+
+struct kv_stats_r {
+	uint8_t status;
+	uint8_t zero[7];
+	/* tail: "name value\n" ... */
+};
+
+KV_LE_SIZE(kv_node_rec, 88);
+KV_LE_SIZE(kv_heartbeat, 80);
+KV_LE_SIZE(kv_publish_ent, 32);
+KV_LE_SIZE(kv_decide_ent, 32);
+KV_LE_SIZE(kv_query_rec, 72);
+
+#endif
