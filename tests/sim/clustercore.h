@@ -1,0 +1,87 @@
+#ifndef KV_SIM_CLUSTERCORE_H
+#define KV_SIM_CLUSTERCORE_H
+
+/* The inside of a cluster: cluster.c has its processes, clustercall.c what they
+ * are asked and the model, clusterfault.c what befalls them, clusteragree.c
+ * compares what they see. */
+
+#include "base/attr.h"
+#include "base/clock.h"
+#include "cluster.h"
+#include "event/loop.h"
+#include "simnet.h"
+#include "svc/chan.h"
+#include "svc/hub.h"
+#include "svc/master.h"
+#include "svc/node.h"
+
+#define MASTERS_MAX    3
+#define NODES_MAX      8
+#define REQUESTERS_MAX 16
+#define DEADLINE_NS    (5 * KV_NS_PER_S) /* of every call */
+
+struct sim_call;
+struct sim_key;
+
+struct sim_master {
+	char host[16];
+	pid_t pid;
+	struct kv_master *m; /* NULL: dead */
+};
+
+/* A pool lives as long as somebody maps it: here, to the end. */
+struct sim_pool {
+	struct sim_pool *next;
+	struct kv_id boot;
+	char *bytes;
+};
+
+struct sim_node {
+	char host[16];
+	char socket[40];
+	pid_t pid;
+	struct kv_node *node; /* NULL: dead */
+};
+
+struct sim_requester {
+	struct cluster *cl;
+	unsigned i;
+	const char *host;
+	pid_t pid;
+	bool is_alive;
+	struct kv_hub hub;
+	struct kv_chan *ch;
+	struct sim_call *call; /* one at a time */
+};
+
+struct cluster {
+	struct cluster_opts o;
+	struct kv_clock clock;
+	struct kv_loop *loop;
+	struct simnet *net;
+	struct kv_rng rng;
+	pid_t next_pid;
+	uint64_t next_tag;
+	struct sim_master masters[MASTERS_MAX];
+	struct sim_node nodes[NODES_MAX];
+	struct sim_requester requesters[REQUESTERS_MAX];
+	struct sim_pool *pools;
+	struct sim_key *model;
+	char master_list[64];
+	bool is_quiet; /* nothing is broken: puts must be found */
+	uint64_t hits, puts;
+};
+
+/* Ends the program, with the seed and the time. */
+KV_PRINTF(2, 3)
+void cluster_forbid(const struct cluster *cl, const char *fmt, ...);
+
+/* The model's memory of all keys, to be freed. */
+struct sim_key *cluster_keys_new(unsigned n);
+/* Something is broken: what was put need not be found any more. */
+void cluster_lost(struct cluster *cl);
+
+/* The program of a requester is gone, with the call under way. */
+void cluster_call_abort(struct sim_requester *r);
+
+#endif
