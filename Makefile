@@ -98,9 +98,7 @@ UNRANDOM = $$(setarch -R true 2>/dev/null && echo setarch -R)
 SUB = +$(Q)$(MAKE) --no-print-directory \
 	$(if $(findstring jobserver,$(MAKEFLAGS)),,-j$(JOBS))
 
-check:		## all tests
-check-asan check-tsan:	## all tests, sanitized
-check check-asan check-tsan:
+check check-asan check-tsan:	## all tests; all of them, sanitized
 	$(Q)scripts/setup check
 	$(SUB) $(patsubst check-%,BUILD=%,$(filter-out check,$@)) tests
 check-valgrind:	## unit tests under memcheck
@@ -196,6 +194,6 @@ uninstall:	## removes what install put there
 clean:		## removes build/
 	rm -rf build
 help:		## this list
-	@sed -n 's/^\([a-z][a-z -]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 24
+	@sed -n 's/^\([a-z][a-z -]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 32
 
 -include $(wildcard $(SRC:%.c=$O/%.d))
