@@ -22,9 +22,9 @@ struct kv_moverwork {
 	/* The worker's. */
 	struct kv_loop *loop;  /* constant */
 	struct kv_htab grants; /* moves expected, by ref */
-	struct kv_dataconn
-		*reading; /* while it drains the mailbox: NULL when a
-			   * mail ended it, and home may have freed it */
+	/* While it drains the mailbox: NULL when a mail ended it, and home may
+	 * have freed it. */
+	struct kv_dataconn *reading;
 	struct kv_stats_set stats;
 };
 

@@ -708,7 +708,9 @@ headers_without_end(void **state)
 static void
 many_arguments(void **state)
 {
-	enum { ARGS = 20000 };
+	enum {
+		ARGS = 20000
+	};
 	char *target = calloc(ARGS + 1, 8);
 	struct httpclient c;
 	size_t i, n;
