@@ -73,10 +73,15 @@ ask_answered(struct kv_call *call, int status, const struct kv_msg *msg)
 static void
 ask_send(struct kv_ask *ask)
 {
-	uint64_t now = kv_loop_now(ask->ch->loop);
-	uint64_t until = ask->try_ns ? now + ask->try_ns
-				     : kv_chan_patience(ask->ch, ask->deadline,
-							TRY_LEAST_NS, TRY_NS);
+	struct kv_chan *ch = ask->ch;
+	uint64_t most = ask->master < KV_HUB_MASTERS_MAX &&
+					kv_hub_master_has_failed(
+						ch->hub, (unsigned)ask->master)
+				? TRY_LEAST_NS
+				: TRY_NS;
+	uint64_t until = ask->try_ns ? kv_loop_now(ch->loop) + ask->try_ns
+				     : kv_chan_patience(ch, ask->deadline,
+							TRY_LEAST_NS, most);
 	struct kv_rpc *rpc = &ask->link->ctl.rpc;
 	void *body;
 	int rc;

@@ -390,6 +390,16 @@ kv_hub_master_up(struct kv_hub *hub, unsigned i)
 }
 
 bool
+kv_hub_master_has_failed(struct kv_hub *hub, unsigned i)
+{
+	bool has = false;
+
+	KV_LOCKED(&hub->lock)
+		has = hub->master_backoff[i] > 0 && !hub->is_opening;
+	return has;
+}
+
+bool
 kv_hub_master_is_down(struct kv_hub *hub, unsigned i, uint64_t now)
 {
 	bool is_down = false;

@@ -165,6 +165,9 @@ void kv_hub_master_down(struct kv_hub *hub, unsigned i, uint64_t now,
 			const char *why);
 void kv_hub_master_up(struct kv_hub *hub, unsigned i);
 bool kv_hub_master_is_down(struct kv_hub *hub, unsigned i, uint64_t now);
+/* It failed, and did not answer since, so a short wait must do: others know the
+ * nodes meanwhile. False as long as the client is being opened. */
+bool kv_hub_master_has_failed(struct kv_hub *hub, unsigned i);
 
 /* The mapping of that node's pool with one reference more, or NULL. */
 struct kv_hub_map *kv_hub_map_ref(struct kv_hub *hub, const struct kv_id *boot);

@@ -389,14 +389,17 @@ end_dial(struct kv_link_end *e)
 	return 0;
 }
 
-static uint64_t
-attempt_most(const struct kv_link *l)
+static bool
+has_failed(const struct kv_link *l)
 {
-	bool is_master = !l->is_local && kv_id_is_zero(l->want);
+	unsigned i;
 
-	return !is_master && kv_hub_has_failed(l->ch->hub, &l->want)
-		       ? TRIAL_NS
-		       : ATTEMPT_NS;
+	if (l->is_local || !kv_id_is_zero(l->want))
+		return kv_hub_has_failed(l->ch->hub, &l->want);
+	for (i = 0; i < l->ch->hub->n_masters; i++)
+		if (l == l->ch->masters[i])
+			return kv_hub_master_has_failed(l->ch->hub, i);
+	return false;
 }
 
 int
@@ -414,8 +417,9 @@ kv_link_open(struct kv_link *l, struct kv_link_wait *w, bool data,
 	if (down->state == KV_LINK_IDLE) {
 		if (l->is_local && !kv_hub_try(hub, &l->want, now))
 			return -KV_EUNREACHABLE;
-		l->deadline = kv_chan_patience(
-			l->ch, deadline_ns, ATTEMPT_LEAST_NS, attempt_most(l));
+		l->deadline =
+			kv_chan_patience(l->ch, deadline_ns, ATTEMPT_LEAST_NS,
+					 has_failed(l) ? TRIAL_NS : ATTEMPT_NS);
 		rc = end_dial(down);
 		if (rc < 0)
 			return rc;
