@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/attr.h"
 #include "base/fault.h"
 #include "base/num.h"
 #include "http/httpcore.h"
@@ -351,7 +352,7 @@ advance(struct kv_exchange *x)
 static void
 hide_args(const char *target)
 {
-	char *args = strchr((char *)(uintptr_t)target, '?');
+	char *args = strchr(kv_unconst(target), '?');
 
 	if (args)
 		args[1] = '\0';

@@ -465,7 +465,7 @@ say_twin(const struct kv_member *mb)
 		    !kv_id_is_equal(twin->boot, mb->boot) &&
 		    strcmp(twin->addr, mb->addr) == 0 &&
 		    mb->heard - twin->heard <
-			    2 * HEARTBEAT_MS_MAX * KV_NS_PER_MS)
+			    2 * KV_NS_PER_MS * HEARTBEAT_MS_MAX)
 			kv_log_limited(
 				&m->twin_log, kv_loop_now(m->loop), KV_LOG_WARN,
 				"two nodes have addr=%s, of which others "
