@@ -23,9 +23,10 @@ struct kv_loop {
 	int epfd; /* -1 with a virtual clock */
 	bool lacks_pwait2;
 	bool stopped;
+	bool was_short; /* the last turn only ran what was deferred */
 	size_t n_io;
 	struct kv_heap timers;
-	struct kv_list deferred; /* for the next turn */
+	struct kv_list deferred;
 	struct kv_list running;  /* what is left of this turn's */
 	struct epoll_event events[EVENTS_MAX];
 	int n_events;
@@ -104,7 +105,7 @@ kv_loop_next(const struct kv_loop *loop)
 	return first ? first->key : UINT64_MAX;
 }
 
-/* What the callbacks of this turn defer is left for the next one. */
+/* What these themselves defer is left for the next turn. */
 static int
 run_deferred(struct kv_loop *loop)
 {
@@ -223,19 +224,26 @@ kv_loop_turn(struct kv_loop *loop, uint64_t until_ns)
 	int ran, err;
 
 	kv_loop_refresh(loop);
-	ran = run_deferred(loop);
-	if (loop->epfd < 0)
+	if (loop->epfd < 0) {
+		ran = run_deferred(loop);
 		return ran + run_timers(loop);
-	/* Whoever drives the loop may wait for just what ran already. */
-	if (ran == 0 && !loop->stopped)
+	}
+	/* Deferred from outside: done without asking the kernel first, which
+	 * costs as much again; but never twice in a row. */
+	loop->was_short = !loop->was_short &&
+			  !kv_list_is_empty(&loop->deferred);
+	if (loop->was_short)
+		return run_deferred(loop);
+	if (!loop->stopped)
 		wait_ns = sleep_limit(loop, until_ns);
 	err = poll_events(loop, wait_ns);
 	if (err)
 		return err;
 	if (wait_ns)
 		kv_loop_refresh(loop);
-	ran += run_events(loop);
-	return ran + run_timers(loop);
+	ran = run_events(loop);
+	ran += run_timers(loop);
+	return ran + run_deferred(loop);
 }
 
 int

@@ -2,11 +2,11 @@
 #define KV_EVENT_LOOP_H
 
 /*
- * One loop per thread: deferred calls, then descriptors, then timers, a
- * bounded number of each per turn: what was deferred before the turn, 64
- * descriptors, 64 timers. With a virtual clock the loop has no descriptors
- * and never sleeps: whoever drives it moves the clock to kv_loop_next() (the
- * simulator runs a whole cluster on one such loop).
+ * One loop per thread: descriptors, then timers, then deferred calls, a bounded
+ * number of each per turn: 64 descriptors, 64 timers, and what was deferred
+ * until then. With a virtual clock the loop has no descriptors and never
+ * sleeps: whoever drives it moves the clock to kv_loop_next() (the simulator
+ * runs a whole cluster on one such loop).
  *
  * All functions are called on the loop's own thread; kv_loop_stop() too.
  * Other threads use kv_mbox. No callback runs inside the call that arms it.
@@ -36,7 +36,7 @@ struct kv_timer {
 	void (*fn)(struct kv_timer *t);
 };
 
-/* A call made at the start of the next turn. Owned by the caller, zeroed. */
+/* A call made at the end of this turn, or of the next. Owned by the caller, zeroed. */
 struct kv_defer {
 	struct kv_list link;
 	struct kv_loop *loop; /* NULL while not queued */
@@ -63,7 +63,7 @@ bool kv_loop_is_virtual(const struct kv_loop *loop);
 uint64_t kv_loop_next(const struct kv_loop *loop);
 
 /* One turn. Sleeps at most until `until_ns` (absolute; 0: do not sleep), and
- * not at all when deferred calls ran. Returns the number of callbacks that
+ * not at all when calls are deferred. Returns the number of callbacks that
  * ran, or -errno when the poll failed. Not from within a callback. */
 int kv_loop_turn(struct kv_loop *loop, uint64_t until_ns);
 
@@ -87,7 +87,7 @@ void kv_loop_io_del(struct kv_io *io);
 int kv_loop_timer_set(struct kv_loop *loop, struct kv_timer *t, uint64_t at);
 void kv_loop_timer_del(struct kv_timer *t);
 
-/* Queues fn for the next turn; queued already: nothing happens. */
+/* Queues fn; queued already: nothing happens. */
 void kv_loop_defer(struct kv_loop *loop, struct kv_defer *d);
 void kv_loop_defer_del(struct kv_defer *d);
 
