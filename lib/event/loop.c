@@ -27,7 +27,7 @@ struct kv_loop {
 	size_t n_io;
 	struct kv_heap timers;
 	struct kv_list deferred;
-	struct kv_list running;  /* what is left of this turn's */
+	struct kv_list running; /* what is left of this turn's */
 	struct epoll_event events[EVENTS_MAX];
 	int n_events;
 	int next_event;
@@ -230,8 +230,8 @@ kv_loop_turn(struct kv_loop *loop, uint64_t until_ns)
 	}
 	/* Deferred from outside: done without asking the kernel first, which
 	 * costs as much again; but never twice in a row. */
-	loop->was_short = !loop->was_short &&
-			  !kv_list_is_empty(&loop->deferred);
+	loop->was_short =
+		!loop->was_short && !kv_list_is_empty(&loop->deferred);
 	if (loop->was_short)
 		return run_deferred(loop);
 	if (!loop->stopped)

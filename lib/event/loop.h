@@ -36,7 +36,8 @@ struct kv_timer {
 	void (*fn)(struct kv_timer *t);
 };
 
-/* A call made at the end of this turn, or of the next. Owned by the caller, zeroed. */
+/* A call made at the end of this turn, or of the next. Owned by the caller,
+ * zeroed. */
 struct kv_defer {
 	struct kv_list link;
 	struct kv_loop *loop; /* NULL while not queued */

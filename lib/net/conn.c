@@ -50,7 +50,7 @@ struct kv_conn {
 		uint8_t flags;
 		uint64_t id;
 	} frame;                /* the one that is being built */
-	struct kv_list done;    /* kv_conn_sent to be called when that is safe */
+	struct kv_list done;    /* kv_conn_sent, called when that is safe */
 	struct kv_list calling; /* in this one */
 	struct kv_defer defer;
 };
