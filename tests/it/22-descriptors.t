@@ -80,10 +80,6 @@ spins()
 	done | paste before - | awk '$2 - $1 > n { n = $2 - $1 } END { print n + 0 }'
 }
 
-gets()
-{
-	timeout 20 kvget --timeout="$((2 * KV_SLOW))s" "$@"
-}
 NEAR="--socket=$T/b.sock --master=$MASTERS"
 
 # These have their connections before.
@@ -102,8 +98,8 @@ says m "on $master"
 says a 'on .*'
 says b "on unix:$T/b.sock"
 ok 'none of them spins' test "$(spins m a b)" -le 20
-exits 69 'who comes to the master is turned away' gets $M on-a/0
-exits 69 'who comes to the socket is' gets $NEAR on-b/0
+exits 69 'who comes to the master is turned away' kvget --timeout=1s $M on-a/0
+exits 69 'who comes to the socket is' kvget --timeout=1s $NEAR on-b/0
 like "$(cat err)" "^kvget: $T/b.sock: no kvclient answers there: " 'and told'
 for name in near far puts; do
 	driven $name "$name: goes on on its connections"
@@ -115,7 +111,9 @@ ebb
 
 healed()
 {
-	gets $NEAR -o got on-b/0 && gets $M -o got on-b/0 && gets $M -o got on-a/0
+	for on in b/0 a/0; do
+		kvget $NEAR -o got on-$on && kvget $M -o got on-$on || return
+	done
 }
 ok 'all goes on when they are gone' try_for 8 healed
 for name in m a b; do
