@@ -288,6 +288,15 @@ turn(struct kv_defer *d)
 	leave(c);
 }
 
+/* Nothing is left for the turn: it is not worth a poll of its own. */
+static void
+settle(struct kv_conn *c)
+{
+	if (c->stream && !c->broken && !c->again && !c->drained &&
+	    kv_list_is_empty(&c->done))
+		kv_loop_defer_del(&c->defer);
+}
+
 static void
 ready(struct kv_stream *s, uint32_t events)
 {
@@ -302,9 +311,7 @@ ready(struct kv_stream *s, uint32_t events)
 	if (c->stream && !c->broken) {
 		/* Answers leave with the call that brought the questions. */
 		write_out(c);
-		if (c->stream && !c->broken && !c->again && !c->drained &&
-		    kv_list_is_empty(&c->done))
-			kv_loop_defer_del(&c->defer);
+		settle(c);
 	}
 	leave(c);
 }
@@ -572,4 +579,5 @@ void
 kv_conn_flush(struct kv_conn *c)
 {
 	write_out(c);
+	settle(c);
 }

@@ -25,6 +25,9 @@
 #define TIMEOUT_MS 10000
 /* Looking for a master again and again, while opening. */
 #define RETRY_NS (100 * KV_NS_PER_MS)
+/* A channel that was used within this time is not looked at before its next
+ * call. */
+#define FRESH_NS KV_NS_PER_MS
 
 /* ---- fork ---- */
 
@@ -113,6 +116,7 @@ kv_client_enter(struct kv_client *c, uint32_t timeout_ms, uint64_t *deadline,
 		int *status)
 {
 	struct kv_client_chan *cc = NULL;
+	uint64_t last, now;
 	bool make = false;
 
 	if (timeout_ms == 0)
@@ -147,8 +151,11 @@ kv_client_enter(struct kv_client *c, uint32_t timeout_ms, uint64_t *deadline,
 	if (!cc)
 		return NULL;
 	/* What came since the last call: connections that ended, answers that
-	 * were late. */
-	kv_loop_turn(cc->loop, 0);
+	 * were late. Not worth a system call when that was just now. */
+	last = kv_loop_now(cc->loop);
+	now = kv_loop_refresh(cc->loop);
+	if (now - last > FRESH_NS || kv_loop_next(cc->loop) <= now)
+		kv_loop_turn(cc->loop, 0);
 	*deadline = kv_loop_now(cc->loop) + timeout_ms * KV_NS_PER_MS;
 	return cc;
 }
