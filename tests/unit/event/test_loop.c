@@ -4,6 +4,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/attr.h"
@@ -455,6 +456,35 @@ run_ends_at_stop(void **state)
 	assert_int_equal(l.calls, 2);
 }
 
+static uint64_t
+cpu_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
+	return (uint64_t)ts.tv_sec * KV_NS_PER_S + (uint64_t)ts.tv_nsec;
+}
+
+/* It stays awake after a short wait, but not for long, and not for ever. */
+static void
+a_wait_that_gets_long_is_slept_through(void **state)
+{
+	struct kv_loop *loop = *state;
+	struct probe p;
+	uint64_t before;
+	int i;
+
+	probe_open(&p, loop, 1);
+	for (i = 0; i < 10; i++)
+		assert_int_equal(kv_loop_turn(loop, UINT64_MAX), 1);
+	assert_int_equal(kv_loop_io_mod(&p.io, 0), 0);
+	before = cpu_ns();
+	for (i = 0; i < 10; i++)
+		kv_loop_turn(loop, kv_loop_refresh(loop) + 20 * KV_NS_PER_MS);
+	assert_true(cpu_ns() - before < 20 * KV_NS_PER_MS);
+	probe_close(&p);
+}
+
 int
 main(void)
 {
@@ -476,6 +506,7 @@ main(void)
 		REAL(what_is_deferred_by_a_deferred_call_waits_a_turn),
 		REAL(a_deferred_call_can_take_another_one_back),
 		REAL(run_ends_at_stop),
+		REAL(a_wait_that_gets_long_is_slept_through),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
