@@ -116,13 +116,16 @@ kvdiag_key(struct kvdiag *d)
 	}
 	code = kvdiag_away(away);
 	n = kv_min_size((size_t)rc, REPLICAS_MAX);
-	if (n == 0)
-		code = kv_tool_worse(code, kv_tool_fail_key(&key, KV_EMISS, 0));
+	if (n == 0 && !away)
+		code = kv_tool_fail_key(&key, KV_EMISS, 0);
 	else if (!is_equal(copies, n))
 		code = kv_tool_worse(code, 1);
 	kv_out_begin(d->out, KV_OUT_OBJECT, NULL);
 	kv_out_key(d->out, "key", key.data, key.len);
-	kv_out_bool(d->out, "exists", n > 0);
+	if (n || !away)
+		kv_out_bool(d->out, "exists", n > 0);
+	else
+		kv_out_none(d->out, "exists");
 	if (n) {
 		kv_out_bytes(d->out, "size_bytes", copies[0].size);
 		kv_out_string(d->out, "copies_are",

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/status.h"
 #include "cli/fetch.h"
 #include "cli/fileout.h"
 #include "cli/keyfile.h"
@@ -91,9 +92,16 @@ deliver(struct run *r, const struct kv_key *key, const void *data, size_t n)
 static void
 fail(struct run *r, const struct kv_key *key, int status)
 {
-	char word[KV_TOOL_WORD_SIZE];
-	int code = kv_tool_fail_key(key, status, 0);
+	char word[KV_TOOL_WORD_SIZE], name[KV_TOOL_KEY_SIZE];
+	int code;
 
+	if (status == -KV_EUNREACHABLE)
+		code = kv_tool_say(kv_status_exit(status),
+				   "%s: not found here, and no master can be "
+				   "reached that may know of it",
+				   kv_tool_key(name, key));
+	else
+		code = kv_tool_fail_key(key, status, 0);
 	r->code = kv_tool_worse(r->code, code);
 	r->keys++;
 	print(r, key, kv_tool_word(word, status), 0);

@@ -178,15 +178,22 @@ struct kv_get_opts {
 	uint32_t timeout_ms;
 };
 
-/* Reads n objects into the callers' buffers. Returns the number of items with
+/*
+ * Reads n objects into the callers' buffers. Returns the number of items with
  * status 0, or an error number when nothing was tried. The buffers of items
- * that failed have undefined contents. */
+ * that failed have undefined contents.
+ *
+ * -KV_EMISS: there is no such key, or its owners could not give it.
+ * -KV_EUNREACHABLE: the nodes that answered do not have it, and no master could
+ * say whether others do. -KV_ENOMEM: it may be there as well.
+ */
 long kv_client_get(struct kv_client *c, struct kv_get_item *items, size_t n,
 		   const struct kv_get_opts *opts);
 
-/* out[i] = 1 or 0. Returns how many are there, or an error number (then out
- * is all 0). What is found stays in the pool for some seconds in
- * preference to other objects, but is not pinned. */
+/* out[i] = 1 or 0: nobody who answered has it. Returns how many are there, or
+ * an error number (then out is all 0), -KV_EUNREACHABLE when nobody answered.
+ * What is found stays in the pool for some seconds in preference to other
+ * objects, but is not pinned. */
 long kv_client_exist(struct kv_client *c, const struct kv_key *keys, size_t n,
 		     uint8_t *out, uint32_t timeout_ms);
 

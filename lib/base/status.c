@@ -95,6 +95,7 @@ from_foreign(int err)
 {
 	switch (err) {
 	case EPIPE:
+	case ENOBUFS: /* it takes too little of what is sent */
 	case ECONNABORTED:
 	case ENOTCONN:
 		return KV_ECONNLOST;
@@ -106,6 +107,9 @@ from_foreign(int err)
 	case ENXIO:  /* a name that nobody has */
 	case ENONET: /* or that no name server could tell of */
 		return KV_EUNREACHABLE;
+	case EMFILE:
+	case ENFILE:
+		return KV_ENOMEM;
 	case EAGAIN:
 		return KV_EBUSY;
 	case EPERM:
@@ -135,4 +139,10 @@ kv_status_from_errno(int err)
 		if (rows[i].name && rows[i].err == err)
 			return (int)i;
 	return from_foreign(err);
+}
+
+int
+kv_status_of_peer(uint8_t status)
+{
+	return kv_status_scope(status) == KV_SCOPE_SELF ? -KV_EBUSY : -status;
 }

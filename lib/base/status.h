@@ -1,6 +1,8 @@
 #ifndef KV_BASE_STATUS_H
 #define KV_BASE_STATUS_H
 
+#include <stdint.h>
+
 #include "kvpool.h" /* enum kv_status, kv_status_name, kv_status_text */
 
 /*
@@ -28,5 +30,9 @@ enum kv_scope kv_status_scope(int status);
 
 /* err: an errno of either sign. What has no row of its own: KV_EINTERNAL. */
 int kv_status_from_errno(int err);
+
+/* A status that a peer sent, as this process's own: negative. Of a peer that
+ * lacks something itself, KV_SCOPE_SELF, it is -KV_EBUSY here. */
+int kv_status_of_peer(uint8_t status);
 
 #endif

@@ -420,6 +420,12 @@ kv_conn_is_open(const struct kv_conn *c)
 	return c->stream && !c->broken;
 }
 
+int
+kv_conn_error(const struct kv_conn *c)
+{
+	return c->broken ? c->broken : c->status;
+}
+
 bool
 kv_conn_is_full(const struct kv_conn *c)
 {

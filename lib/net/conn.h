@@ -81,6 +81,8 @@ struct kv_stream *kv_conn_stream(const struct kv_conn *c); /* NULL: CLOSED */
 /* False from the moment on in which nothing can be sent any more; messages
  * that the peer sent before may still come. */
 bool kv_conn_is_open(const struct kv_conn *c);
+/* Why it is not: as on_close will say; 0 while it is. */
+int kv_conn_error(const struct kv_conn *c);
 
 /*
  * Sending: begin, fill the body and the tail in place, end. One frame at a

@@ -69,12 +69,15 @@ kv_rpc_begin(struct kv_rpc *rpc, struct kv_call *call, enum kv_msg_type type,
 	void *body = kv_conn_begin(rpc->conn, type, rpc->next_id, 0);
 
 	assert(!call->rpc);
-	if (!body)
+	if (!body) {
+		errno = -kv_conn_error(rpc->conn);
 		return NULL;
+	}
 	call->timer.fn = time_is_up;
 	if (kv_loop_timer_set(kv_conn_loop(rpc->conn), &call->timer,
 			      deadline_ns) < 0) {
 		kv_conn_abort(rpc->conn);
+		errno = ENOMEM;
 		return NULL;
 	}
 	call->rpc = rpc;

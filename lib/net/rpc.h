@@ -56,9 +56,9 @@ void kv_rpc_init(struct kv_rpc *rpc, struct kv_conn *c);
 void kv_rpc_fail(struct kv_rpc *rpc, int status);
 
 /* Begins a request: returns the zeroed body, to be filled (kv_conn_tail for
- * more) and sealed by kv_rpc_end / kv_conn_end_payload. NULL: connection
- * closed or full, the call is not under way (no callback). When kv_conn_tail
- * fails later the connection is lost, and the call fails with it.
+ * more) and sealed by kv_rpc_end / kv_conn_end_payload. NULL with the errno of
+ * kv_conn_error(), or ENOMEM: the call is not under way (no callback). When
+ * kv_conn_tail fails later the connection is lost, and the call fails with it.
  * deadline_ns: absolute, on the connection's loop. */
 void *kv_rpc_begin(struct kv_rpc *rpc, struct kv_call *call,
 		   enum kv_msg_type type, uint64_t deadline_ns);

@@ -32,7 +32,8 @@ ask_failed(struct kv_ask *ask, int status)
 {
 	struct kv_chan *ch = ask->ch;
 
-	ask->status = status;
+	/* The deadline was that of the attempt. */
+	ask->status = status == -KV_ETIMEOUT ? -KV_EUNREACHABLE : status;
 	if (ask->master < KV_HUB_MASTERS_MAX &&
 	    kv_status_scope(status) != KV_SCOPE_SELF)
 		kv_hub_master_down(ch->hub, (unsigned)ask->master,
@@ -60,7 +61,9 @@ ask_answered(struct kv_call *call, int status, const struct kv_msg *msg)
 	ask->from_local = ask->master == KV_HUB_MASTERS_MAX;
 	if (msg->type == KV_MSG_ERROR_R) {
 		e = msg->body;
-		ask_end(ask, e->status ? -e->status : -KV_EPROTO, NULL);
+		ask_end(ask,
+			e->status ? kv_status_of_peer(e->status) : -KV_EPROTO,
+			NULL);
 		return;
 	}
 	if (msg->type != (enum kv_msg_type)(ask->type + 128)) {
@@ -90,7 +93,7 @@ ask_send(struct kv_ask *ask)
 	body = kv_rpc_begin(rpc, &ask->call, ask->type,
 			    kv_min_u64(ask->deadline, until));
 	if (!body) {
-		ask_failed(ask, -KV_ECONNLOST);
+		ask_failed(ask, -kv_status_from_errno(errno));
 		return;
 	}
 	rc = ask->build(ask, rpc->conn, body);

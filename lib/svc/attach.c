@@ -1,7 +1,9 @@
 #include "svc/attach.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/attr.h"
@@ -39,17 +41,22 @@ side_map(struct sides *s, const struct kv_hub_map *map, bool write)
 
 	side->bits = calloc(kv_div_up_u64(s->blocks, 64), sizeof(uint64_t));
 	fd = dup(map->fd);
-	if (!side->bits || fd < 0) {
-		if (fd >= 0)
-			close(fd);
-		return -ENOMEM;
-	}
-	rc = kv_seg_attach(fd, &o, &side->seg, err, sizeof(err));
-	if (rc < 0) {
-		kv_warn("cannot map the local node's pool: %s", err);
-		close(fd);
-	}
+	if (fd < 0)
+		rc = map->fd < 0 ? -EMFILE : -errno; /* it did not come */
+	else if (!side->bits)
+		rc = -ENOMEM;
+	else
+		rc = kv_seg_attach(fd, &o, &side->seg, err, sizeof(err));
+	if (fd < 0 || !side->bits)
+		snprintf(err, sizeof(err), "%s", strerror(-rc));
 	side->run = 1;
+	if (rc == 0)
+		return 0;
+	kv_warn("cannot map the local node's pool: %s", err);
+	free(side->bits);
+	side->bits = NULL;
+	if (fd >= 0)
+		close(fd);
 	return rc;
 }
 

@@ -99,8 +99,10 @@ kv_chan_link(struct kv_chan *ch, const struct kv_id *boot)
 		kv_list_add_head(&ch->nodes, &l->node);
 		return l;
 	}
-	if (!kv_hub_node(ch->hub, boot, &node) || !node.addr[0])
+	if (!kv_hub_node(ch->hub, boot, &node) || !node.addr[0]) {
+		errno = ENOENT;
 		return NULL;
+	}
 	nodes_trim(ch);
 	l = kv_link_new(ch, node.addr, boot, false);
 	if (!l)
@@ -128,8 +130,9 @@ kv_chan_report(struct kv_chan *ch, const struct kv_id *boot, int status)
 	unsigned i;
 	bool is_news;
 
-	/* What this process lacks says nothing about an owner. */
-	if (status < 0 && kv_status_scope(status) == KV_SCOPE_SELF)
+	/* What this process lacks says nothing about an owner; one that is
+	 * busy is there. */
+	if (kv_status_scope(status) == KV_SCOPE_SELF || status == -KV_EBUSY)
 		return;
 	is_news = status == 0 ? kv_hub_well(ch->hub, boot)
 			      : kv_hub_sick(ch->hub, boot, now);

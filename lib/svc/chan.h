@@ -33,8 +33,8 @@ struct kv_chan *kv_chan_new(struct kv_hub *hub, struct kv_loop *loop);
 void kv_chan_free(struct kv_chan *ch);
 
 /* The link to a node: the local one when it is that node, else one to the
- * address that the hub knows. NULL: unknown, or no memory. The caller raises
- * link->users while it uses it. */
+ * address that the hub knows. NULL, errno: ENOENT when there is none. The
+ * caller raises link->users while it uses it. */
 struct kv_link *kv_chan_link(struct kv_chan *ch, const struct kv_id *boot);
 
 /* Until when one peer is waited for: for half of what the call has left, so

@@ -388,6 +388,8 @@ first_contact(struct kv_client *c, const struct kv_client_opts *o,
 		local = kv_client_open_local(cc, deadline);
 	until = deadline;
 	kv_client_leave(cc);
+	if (local < 0 && kv_status_scope(local) == KV_SCOPE_SELF)
+		return fail(err, err_bytes, "out of memory or descriptors");
 	if (local < 0 && c->hub.local[0] && !is_guess)
 		return fail(err, err_bytes, "%s: no kvclient answers there: %s",
 			    c->hub.local + strlen("unix:"),

@@ -77,7 +77,7 @@ remove_take(struct kv_client_question *q, const struct kv_msg *msg)
 	size_t i;
 
 	if (b->status != KV_OK)
-		return -b->status;
+		return kv_status_of_peer(b->status);
 	kv_cut_init(&c, msg);
 	statuses = kv_cut_take(&c, kv_get32(b->count));
 	kv_cut_array(&c, kv_get32(b->away), sizeof(struct kv_id));
@@ -368,7 +368,7 @@ query_take(struct kv_client_question *question, const struct kv_msg *msg)
 	uint32_t i;
 
 	if (b->status != KV_OK && b->status != KV_EMISS)
-		return -b->status;
+		return kv_status_of_peer(b->status);
 	kv_cut_init(&c, msg);
 	for (i = 0; i < kv_get32(b->count); i++) {
 		if (!kv_map_query_take(&c, &m))

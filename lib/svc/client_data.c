@@ -182,7 +182,8 @@ exist_done(struct kv_survey *s, int status)
 {
 	struct exist_call *call = KV_CONTAINER_OF(s, struct exist_call, survey);
 
-	call->status = status;
+	/* What was not found may not have been asked for. */
+	call->status = s->lack ? s->lack : status;
 	call->is_done = true;
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/attr.h"
 #include "base/num.h"
+#include "base/status.h"
 #include "svc/client.h"
 
 static void
@@ -65,11 +66,10 @@ nodes_take(struct kv_client_question *q, const struct kv_msg *msg)
 
 	kv_cut_init(&c, msg);
 	if (r->status != KV_OK)
-		return -r->status;
-	return kv_hub_learn(q->ask.ch->hub, &c, kv_get32(r->count), true,
-			    kv_loop_now(q->ask.ch->loop)) < 0
-		       ? -KV_EPROTO
-		       : 0;
+		return kv_status_of_peer(r->status);
+	return -kv_status_from_errno(
+		kv_hub_learn(q->ask.ch->hub, &c, kv_get32(r->count), true,
+			     kv_loop_now(q->ask.ch->loop)));
 }
 
 void
@@ -145,7 +145,7 @@ stats_take(struct kv_client_question *q, const struct kv_msg *msg)
 	size_t n;
 
 	if (b->status != KV_OK)
-		return -b->status;
+		return kv_status_of_peer(b->status);
 	s->len = msg->tail_len;
 	if (s->size == 0)
 		return 0;

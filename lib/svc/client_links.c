@@ -76,7 +76,7 @@ visit_ask(struct visit *v)
 	v->asked_ns = now_ns();
 	v->call.fn = visit_answered;
 	if (!kv_rpc_begin(rpc, &v->call, KV_MSG_PING, v->tour->deadline)) {
-		visit_end(v, -KV_ECONNLOST);
+		visit_end(v, -kv_status_from_errno(errno));
 		return;
 	}
 	kv_rpc_end(rpc);

@@ -6,6 +6,7 @@
 
 #include "base/attr.h"
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/num.h"
 #include "base/status.h"
 #include "svc/vec.h"
@@ -77,6 +78,7 @@ group_fail(struct kv_group *base, int status)
 	struct kv_getgroup *g = group_of_base(base);
 	struct kv_getop *op = g->op;
 
+	kv_getop_lacks(op, status);
 	if (!base->to->is_local)
 		kv_chan_report(op->ch, &g->boot, status);
 	group_drop(g, status);
@@ -252,7 +254,7 @@ copy_extents(struct kv_getop *op, const struct kv_get_item *it,
 		p = kv_hub_map_at(op->ch->hub, a->map,
 				  kv_get64(a->v.ext[i].off), part, false);
 		if (!p)
-			return -KV_EPROTO;
+			return -kv_status_from_errno(errno);
 		kv_vec_scatter(it->bufs, it->nbufs, at, p, part);
 	}
 	return at == len ? 0 : -KV_EPROTO;
@@ -358,10 +360,11 @@ frame_take(struct kv_getgroup *g, const struct kv_msg *msg)
 	if (msg->type != KV_MSG_GET_R)
 		return -KV_EPROTO;
 	if (r->status != KV_OK)
-		return -r->status;
+		return kv_status_of_peer(r->status);
 	if (kv_map_values_parse(msg, g->base.end - g->base.pos, &a.v) < 0)
 		return -KV_EPROTO;
-	a.pins = calloc(g->base.end - g->base.pos, sizeof(*a.pins));
+	if (!KV_FAULT_POINT())
+		a.pins = calloc(g->base.end - g->base.pos, sizeof(*a.pins));
 	if (!a.pins)
 		return -KV_ENOMEM;
 	if (g->base.to->is_local)
@@ -469,7 +472,7 @@ frame_send(struct kv_group *base)
 	body = kv_rpc_begin(rpc, &g->base.call, KV_MSG_GET,
 			    g->op->deadline + KV_NS_PER_S);
 	if (!body) {
-		group_fail(&g->base, -KV_ECONNLOST);
+		group_fail(&g->base, -kv_status_from_errno(errno));
 		return;
 	}
 	body->count = kv_le32((uint32_t)(g->base.end - g->base.pos));
@@ -508,7 +511,7 @@ group_find(struct kv_getop *op, struct kv_link *to, const struct kv_id *boot)
 	KV_LIST_FOREACH(base, &op->groups, link)
 		if (base->to == to)
 			return group_of_base(base);
-	g = calloc(1, sizeof(*g));
+	g = KV_FAULT_POINT() ? NULL : calloc(1, sizeof(*g));
 	if (!g)
 		return NULL;
 	g->op = op;
@@ -525,7 +528,10 @@ kv_getgroup_add(struct kv_getop *op, struct kv_link *to,
 {
 	struct kv_getgroup *g = group_find(op, to, boot);
 
-	return g && kv_group_add(&g->base, i);
+	if (g && kv_group_add(&g->base, i))
+		return true;
+	kv_getop_lacks(op, -KV_ENOMEM);
+	return false;
 }
 
 void

@@ -31,9 +31,10 @@ void kv_getgroup_start_all(struct kv_getop *op);
 /* Ends all groups; nothing of them reaches a buffer when it returns. */
 void kv_getgroup_drop_all(struct kv_getop *op, int status);
 
-/* What getop.c wants to hear: that a key has its result, and that a whole
- * group is over. */
+/* What getop.c wants to hear: that a key has its result, what went wrong (only
+ * what this process lacks matters), and that a whole group is over. */
 void kv_getop_result(struct kv_getop *op, size_t i, int status);
+void kv_getop_lacks(struct kv_getop *op, int status);
 void kv_getop_group_ended(struct kv_getop *op);
 
 #endif

@@ -1,9 +1,12 @@
 #include "svc/getop.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/attr.h"
+#include "base/fault.h"
+#include "base/status.h"
 #include "svc/getgroup.h"
 #include "svc/vec.h"
 
@@ -24,6 +27,25 @@ kv_getop_result(struct kv_getop *op, size_t i, int status)
 		op->items[i].len = 0;
 }
 
+void
+kv_getop_lacks(struct kv_getop *op, int status)
+{
+	if (kv_status_scope(status) == KV_SCOPE_SELF)
+		op->lack = status;
+}
+
+/* What becomes of a key that nobody gave. */
+static int
+miss_status(const struct kv_getop *op, size_t i)
+{
+	const struct kv_survey *s = &op->survey;
+	bool has_owner = s->keys && s->keys[op->keys[i].survey].exists;
+
+	if (op->lack)
+		return op->lack;
+	return s->doubt && !has_owner ? s->doubt : -KV_EMISS;
+}
+
 static void
 op_end(struct kv_getop *op)
 {
@@ -32,14 +54,14 @@ op_end(struct kv_getop *op)
 
 	op->phase = PHASE_OVER;
 	kv_loop_timer_del(&op->timer);
-	kv_survey_fini(&op->survey);
-	free(op->survey.keys);
 	for (i = 0; i < op->n; i++) {
 		if (op->keys[i].state != KV_GETOP_DONE)
-			kv_getop_result(op, i, -KV_EMISS);
+			kv_getop_result(op, i, miss_status(op, i));
 		more.hits += op->items[i].status == 0;
 		more.get_bytes += op->items[i].len;
 	}
+	kv_survey_fini(&op->survey);
+	free(op->survey.keys);
 	free(op->keys);
 	kv_hub_count(op->ch->hub, &more);
 	op->done(op);
@@ -91,6 +113,8 @@ owner_choose(struct kv_getop *op, struct kv_getop_key *k, struct kv_id *boot)
 		to = kv_chan_link(op->ch, boot);
 		if (to)
 			return to;
+		if (errno != ENOENT)
+			op->lack = -KV_ENOMEM;
 	}
 	return NULL;
 }
@@ -107,7 +131,7 @@ fetch_round(struct kv_getop *op)
 			continue;
 		to = owner_choose(op, &op->keys[i], &boot);
 		if (!to || !kv_getgroup_add(op, to, &boot, (uint32_t)i))
-			kv_getop_result(op, i, -KV_EMISS);
+			kv_getop_result(op, i, miss_status(op, i));
 	}
 	if (kv_list_is_empty(&op->groups))
 		op_end(op);
@@ -120,7 +144,9 @@ survey_done(struct kv_survey *s, int status)
 {
 	struct kv_getop *op = KV_CONTAINER_OF(s, struct kv_getop, survey);
 
-	(void)status; /* nobody answered: everything left is a miss */
+	(void)status; /* nobody answered: s->doubt says so */
+	if (s->lack)
+		op->lack = s->lack;
 	op->phase = PHASE_FETCH;
 	fetch_round(op);
 }
@@ -131,8 +157,9 @@ survey_begin(struct kv_getop *op)
 	struct kv_survey *s = &op->survey;
 	size_t i;
 
-	s->keys = calloc(op->n, sizeof(*s->keys));
+	s->keys = KV_FAULT_POINT() ? NULL : calloc(op->n, sizeof(*s->keys));
 	if (!s->keys) {
+		op->lack = -KV_ENOMEM;
 		op_end(op);
 		return;
 	}
@@ -194,7 +221,7 @@ kv_getop_start(struct kv_chan *ch, struct kv_getop *op)
 	struct kv_get_item *it;
 	size_t i;
 
-	op->keys = calloc(op->n, sizeof(*op->keys));
+	op->keys = KV_FAULT_POINT() ? NULL : calloc(op->n, sizeof(*op->keys));
 	if (!op->keys)
 		return -KV_ENOMEM;
 	op->ch = ch;

@@ -4,7 +4,8 @@
 /*
  * One get of many objects: the local node is asked for all of them, the
  * directory for the owners of the rest, then the owners, each key's next
- * replica after any failure. A key that nobody could give is a miss.
+ * replica after any failure. A key that nobody could give is a miss; one that
+ * was not found is so only if the answers prove it (struct kv_survey, doubt).
  */
 
 #include "base/list.h"
@@ -31,6 +32,7 @@ struct kv_getop {
 	struct kv_timer timer;
 	struct kv_defer defer;
 	int phase;
+	int lack;      /* what this process had not for some key: -kv_status */
 	bool starting; /* more groups are about to start */
 };
 

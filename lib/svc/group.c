@@ -4,6 +4,7 @@
 
 #include "base/attr.h"
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/num.h"
 #include "svc/chan.h"
 
@@ -34,7 +35,10 @@ kv_group_add(struct kv_group *g, uint32_t i)
 	uint32_t *more;
 
 	if (g->n == g->room) {
-		more = realloc(g->idx, (2 * g->room + 16) * sizeof(*more));
+		more = KV_FAULT_POINT()
+			       ? NULL
+			       : realloc(g->idx,
+					 (2 * g->room + 16) * sizeof(*more));
 		if (!more)
 			return false;
 		g->idx = more;

@@ -6,6 +6,7 @@
 
 #include "base/attr.h"
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/num.h"
 
 /* Owners that this process could not reach; a handful at most. */
@@ -116,7 +117,9 @@ node_add(struct kv_hub *hub, const struct kv_id *boot)
 
 	if (hub->n_nodes >= KV_NODES_MAX)
 		return NULL;
-	more = realloc(hub->nodes, (hub->n_nodes + 1) * sizeof(*more));
+	more = KV_FAULT_POINT() ? NULL
+				: realloc(hub->nodes,
+					  (hub->n_nodes + 1) * sizeof(*more));
 	if (!more)
 		return NULL;
 	hub->nodes = more;
@@ -429,7 +432,8 @@ int
 kv_hub_map_set(struct kv_hub *hub, const struct kv_id *boot, uint64_t bytes,
 	       uint8_t flags, int fd)
 {
-	struct kv_hub_map *map = calloc(1, sizeof(*map));
+	struct kv_hub_map *map =
+		KV_FAULT_POINT() ? NULL : calloc(1, sizeof(*map));
 	struct kv_hub_map *old = NULL;
 
 	if (!map) {
@@ -475,8 +479,10 @@ kv_hub_map_at(struct kv_hub *hub, struct kv_hub_map *map, uint64_t off,
 	char **base = write ? &map->write : &map->read;
 	char *p = NULL;
 
-	if (len > map->bytes || off > map->bytes - len)
+	if (len > map->bytes || off > map->bytes - len) {
+		errno = EPROTO;
 		return NULL;
+	}
 	p = __atomic_load_n(base, __ATOMIC_ACQUIRE);
 	if (KV_UNLIKELY(!p)) {
 		KV_LOCKED(&hub->lock) {
@@ -485,8 +491,10 @@ kv_hub_map_at(struct kv_hub *hub, struct kv_hub_map *map, uint64_t off,
 				p = *base;
 		}
 	}
-	if (!p)
+	if (!p) {
+		errno = ENOMEM; /* or descriptors, or room for a mapping */
 		return NULL;
+	}
 	if (hub->mapper.ahead)
 		hub->mapper.ahead(hub->mapper.arg, map, off, len, write);
 	return p + off;

@@ -177,7 +177,7 @@ int kv_hub_map_set(struct kv_hub *hub, const struct kv_id *boot, uint64_t bytes,
 		   uint8_t flags, int fd);
 void kv_hub_map_unref(struct kv_hub *hub, struct kv_hub_map *map);
 /* The pool's bytes [off, off + len), for reading or writing; maps on first
- * use. NULL: out of range, or it cannot be mapped. */
+ * use. NULL, errno: EPROTO out of range, ENOMEM it cannot be mapped. */
 char *kv_hub_map_at(struct kv_hub *hub, struct kv_hub_map *map, uint64_t off,
 		    uint64_t len, bool write);
 

@@ -7,6 +7,7 @@
 
 #include "base/attr.h"
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/log.h"
 #include "base/num.h"
 #include "base/status.h"
@@ -27,7 +28,7 @@ struct kv_link *
 kv_link_new(struct kv_chan *ch, const char *addr, const struct kv_id *want,
 	    bool is_local)
 {
-	struct kv_link *l = calloc(1, sizeof(*l));
+	struct kv_link *l = KV_FAULT_POINT() ? NULL : calloc(1, sizeof(*l));
 
 	if (!l)
 		return NULL;
@@ -264,8 +265,9 @@ attach_answered(struct kv_call *call, int status, const struct kv_msg *msg)
 	if (msg->type != KV_MSG_ATTACH_R || r->status != KV_OK) {
 		if (fd >= 0)
 			close(fd);
-		end_fail(e, msg->type == KV_MSG_ATTACH_R ? -r->status
-							 : -KV_EPROTO);
+		end_fail(e, msg->type == KV_MSG_ATTACH_R
+				    ? kv_status_of_peer(r->status)
+				    : -KV_EPROTO);
 		return;
 	}
 	status = kv_hub_map_set(e->link->ch->hub, &e->link->boot,
@@ -293,7 +295,7 @@ attach_ask(struct kv_link_end *e)
 	body = kv_rpc_begin(&e->rpc, &e->call, KV_MSG_ATTACH,
 			    e->link->deadline);
 	if (!body) {
-		end_fail(e, -KV_ECONNLOST);
+		end_fail(e, -kv_status_from_errno(errno));
 		return;
 	}
 	body->flags = KV_ATTACH_WRITE;
@@ -315,7 +317,7 @@ hello_answered(struct kv_call *call, int status, const struct kv_msg *msg)
 	if (status != KV_OK) {
 		if (status == KV_EVERSION || status == KV_EDENIED)
 			kv_warn("%s refuses: %s", l->addr, r.text);
-		end_fail(e, -status);
+		end_fail(e, kv_status_of_peer((uint8_t)status));
 		return;
 	}
 	e->token = r.token;
@@ -344,9 +346,12 @@ hello_say(struct kv_link_end *e)
 
 	e->state = KV_LINK_HELLO;
 	e->call.fn = hello_answered;
-	if (!kv_rpc_begin(&e->rpc, &e->call, KV_MSG_HELLO, l->deadline) ||
-	    !kv_hello_build(e->conn, &opts)) {
-		end_fail(e, -KV_ECONNLOST);
+	if (!kv_rpc_begin(&e->rpc, &e->call, KV_MSG_HELLO, l->deadline)) {
+		end_fail(e, -kv_status_from_errno(errno));
+		return;
+	}
+	if (!kv_hello_build(e->conn, &opts)) {
+		end_fail(e, -kv_status_from_errno(kv_conn_error(e->conn)));
 		return;
 	}
 	kv_rpc_end(&e->rpc);

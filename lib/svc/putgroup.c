@@ -190,7 +190,7 @@ extents_fill(struct kv_putgroup *g, struct kv_hub_map *map, size_t at,
 		p = kv_hub_map_at(op->ch->hub, map, kv_get64(ext[i].off), part,
 				  true);
 		if (!p)
-			return -KV_EPROTO;
+			return -kv_status_from_errno(errno);
 		kv_vec_gather(p, it->bufs, it->nbufs, done, part);
 		done += part;
 		left -= part;
@@ -303,7 +303,7 @@ statuses_take(struct kv_putgroup *g, const struct kv_msg *msg)
 	if (msg->type != KV_MSG_PUT_R)
 		return -KV_EPROTO;
 	if (r->status != KV_OK)
-		return -r->status;
+		return kv_status_of_peer(r->status);
 	if (kv_get32(r->count) != count || msg->tail_len != count)
 		return -KV_EPROTO;
 	for (i = 0; i < count; i++) {
@@ -450,7 +450,7 @@ frame_send(struct kv_group *base)
 	body = kv_rpc_begin(rpc, &g->base.call, KV_MSG_PUT,
 			    op->deadline + KV_NS_PER_S);
 	if (!body) {
-		group_fail(&g->base, -KV_ECONNLOST);
+		group_fail(&g->base, -kv_status_from_errno(errno));
 		return;
 	}
 	body->put_id = op->put_id;

@@ -6,6 +6,7 @@
 
 #include "base/attr.h"
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/num.h"
 #include "base/status.h"
 
@@ -34,7 +35,25 @@ static void master_next(struct kv_survey *s);
 static void
 survey_end(struct kv_survey *s, int status)
 {
+	bool is_sure =
+		s->has_directory || (s->ch->hub->n_masters == 0 && s->heard);
+
+	if (s->lack)
+		s->doubt = s->lack;
+	else if (status < 0 && kv_loop_now(s->ch->loop) >= s->deadline)
+		s->doubt = -KV_ETIMEOUT;
+	else if (!is_sure)
+		s->doubt = -KV_EUNREACHABLE;
 	s->done(s, status);
+}
+
+/* A failure on the way; what this process lacks is remembered. */
+static void
+survey_note(struct kv_survey *s, int status)
+{
+	s->status = status;
+	if (kv_status_scope(status) == KV_SCOPE_SELF)
+		s->lack = status;
 }
 
 /* ---- nodes ---- */
@@ -57,7 +76,7 @@ poll_end(struct poll *p, int status)
 
 	if (status < 0) {
 		s->is_incomplete = true;
-		s->status = status;
+		survey_note(s, status);
 	} else {
 		s->heard = true;
 	}
@@ -68,7 +87,7 @@ poll_end(struct poll *p, int status)
 		survey_end(s, s->heard ? 0 : s->status);
 }
 
-/* Its number; -1: no memory. */
+/* Its number; -1: no memory, which is noted. */
 static int
 boot_number(struct kv_survey *s, const struct kv_id *boot)
 {
@@ -78,9 +97,13 @@ boot_number(struct kv_survey *s, const struct kv_id *boot)
 	for (i = 0; i < s->n_boots; i++)
 		if (kv_id_is_equal(s->boots[i], *boot))
 			return (int)i;
-	more = realloc(s->boots, (s->n_boots + 1) * sizeof(*more));
-	if (!more)
+	more = KV_FAULT_POINT()
+		       ? NULL
+		       : realloc(s->boots, (s->n_boots + 1) * sizeof(*more));
+	if (!more) {
+		survey_note(s, -KV_ENOMEM);
 		return -1;
+	}
 	s->boots = more;
 	s->boots[s->n_boots] = *boot;
 	return (int)s->n_boots++;
@@ -134,7 +157,7 @@ poll_send(struct poll *p)
 		rpc, &p->call, KV_MSG_LOOKUP,
 		kv_chan_patience(p->s->ch, p->s->deadline, 0, POLL_NS));
 	if (!body) {
-		poll_end(p, -KV_ECONNLOST);
+		poll_end(p, -kv_status_from_errno(errno));
 		return;
 	}
 	body->count = kv_le32((uint32_t)p->asked);
@@ -179,18 +202,19 @@ poll_next(struct poll *p)
 		poll_end(p, rc);
 }
 
-/* Prepares the question to one node; false: it cannot be asked. */
-static bool
+/* Prepares the question to one node. */
+static void
 poll_add(struct kv_survey *s, struct kv_link *to, const struct kv_id *boot)
 {
-	struct poll *p = calloc(1, sizeof(*p));
+	struct poll *p = KV_FAULT_POINT() ? NULL : calloc(1, sizeof(*p));
 	size_t i;
 
 	if (p)
 		p->missing = calloc(s->n, sizeof(*p->missing));
 	if (!p || !p->missing) {
+		survey_note(s, -KV_ENOMEM);
 		free(p);
-		return false;
+		return;
 	}
 	for (i = 0; i < s->n; i++)
 		if (!s->keys[i].exists)
@@ -200,7 +224,6 @@ poll_add(struct kv_survey *s, struct kv_link *to, const struct kv_id *boot)
 	p->boot = *boot;
 	to->users++;
 	kv_list_add_tail(&s->polls, &p->link);
-	return true;
 }
 
 /* sick_only: those that this process could not reach, if they are due. */
@@ -214,6 +237,8 @@ polls_prepare(struct kv_survey *s, bool sick_only)
 	struct kv_link *to;
 	unsigned i, n;
 
+	if (!nodes)
+		survey_note(s, -KV_ENOMEM);
 	n = nodes ? kv_hub_nodes(ch->hub, nodes, KV_NODES_MAX) : 0;
 	for (i = 0; i < n; i++) {
 		if (sick_only && !kv_hub_has_failed(ch->hub, &nodes[i].boot))
@@ -223,8 +248,12 @@ polls_prepare(struct kv_survey *s, bool sick_only)
 			continue;
 		}
 		to = kv_chan_link(ch, &nodes[i].boot);
-		if (!to || !poll_add(s, to, &nodes[i].boot))
+		if (to)
+			poll_add(s, to, &nodes[i].boot);
+		else if (errno == ENOENT)
 			s->is_incomplete = true;
+		else
+			survey_note(s, -KV_ENOMEM);
 		local_known = local_known || to == ch->local;
 	}
 	if (ch->local && !local_known && !sick_only)
@@ -294,16 +323,18 @@ owners_take(struct kv_survey *s, const struct kv_msg *msg)
 	struct kv_map_lookup m;
 	struct kv_map_node node;
 	struct kv_cut again;
-	int *numbers;
+	int *numbers, rc;
 	size_t i, at = 0;
 	unsigned j;
 
 	if (kv_map_lookup_parse(msg, (unsigned)s->asked, &m) < 0)
 		return -KV_EPROTO;
 	again = m.records;
-	if (kv_hub_learn(s->ch->hub, &again, m.nodes, false, 0) < 0)
-		return -KV_EPROTO;
-	numbers = calloc(m.nodes + 1, sizeof(*numbers));
+	rc = kv_hub_learn(s->ch->hub, &again, m.nodes, false, 0);
+	if (rc < 0)
+		return -kv_status_from_errno(rc);
+	numbers =
+		KV_FAULT_POINT() ? NULL : calloc(m.nodes + 1, sizeof(*numbers));
 	if (!numbers)
 		return -KV_ENOMEM;
 	for (j = 0; j < m.nodes && kv_map_node_take(&m.records, &node); j++)
@@ -335,13 +366,13 @@ master_answered(struct kv_ask *ask, int status, const struct kv_msg *msg)
 
 	if (status == 0) {
 		r = msg->body;
-		status = -r->status;
+		status = kv_status_of_peer(r->status);
 	}
 	if (status == 0)
 		status = s->exist_only ? exist_take(s, msg)
 				       : owners_take(s, msg);
 	if (status < 0) {
-		s->status = status;
+		survey_note(s, status);
 		if (kv_loop_now(s->ch->loop) >= s->deadline)
 			survey_end(s, status);
 		else
@@ -360,6 +391,7 @@ static void
 master_next(struct kv_survey *s)
 {
 	if (s->pos == s->n) {
+		s->has_directory = true;
 		if (has_misses(s) &&
 		    (s->is_incomplete || kv_hub_has_sick(s->ch->hub)))
 			polls_start(s, !s->is_incomplete);

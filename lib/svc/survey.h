@@ -29,7 +29,9 @@ struct kv_survey {
 	/* Out: */
 	struct kv_id *boots; /* owners; their addresses are in the hub */
 	unsigned n_boots;
-	bool is_incomplete; /* somebody who may know more did not answer */
+	int doubt; /* 0: what was not found is nowhere that can be reached;
+		    * else -kv_status: no master answered, or `lack` */
+	int lack;  /* what this process had not, -KV_ENOMEM; or 0 */
 
 	/* Inside: */
 	struct kv_chan *ch;
@@ -39,7 +41,9 @@ struct kv_survey {
 	size_t pos; /* first key of the frame under way */
 	size_t asked;
 	int status;
-	bool heard; /* somebody answered */
+	bool heard;         /* somebody answered */
+	bool has_directory; /* a master did, for all keys */
+	bool is_incomplete; /* it said so, or a node was not heard */
 };
 
 void kv_survey_start(struct kv_chan *ch, struct kv_survey *s);

@@ -84,8 +84,10 @@ view_point(struct kv_hub *hub, struct kv_hub_map *map, struct kv_view *v,
 		p->pieces[i].data = kv_hub_map_at(
 			hub, map, kv_get64(ext[i].off), part, false);
 		p->pieces[i].len = part;
-		if (!p->pieces[i].data)
-			break;
+		if (!p->pieces[i].data) {
+			free(p);
+			return -kv_status_from_errno(errno);
+		}
 	}
 	p->map = left == 0 ? kv_hub_map_ref(hub, &map->boot) : NULL;
 	if (!p->map) {
@@ -116,7 +118,7 @@ frame_take(struct kv_viewop *op, const struct kv_msg *msg)
 	if (msg->type != KV_MSG_GET_R)
 		return -KV_EPROTO;
 	if (r->status != KV_OK)
-		return -r->status;
+		return kv_status_of_peer(r->status);
 	if (kv_map_values_parse(msg, op->end - op->pos, &m) < 0)
 		return -KV_EPROTO;
 	map = kv_hub_map_ref(hub, &local->boot);
@@ -124,7 +126,7 @@ frame_take(struct kv_viewop *op, const struct kv_msg *msg)
 		return -KV_EGONE;
 	for (; op->pos < op->end; op->pos++, m.ent++) {
 		v = &op->views[op->pos];
-		v->status = -m.ent->status;
+		v->status = kv_status_of_peer(m.ent->status);
 		if (v->status == 0)
 			v->status = view_point(hub, map, v, m.ent, m.ext);
 		if (v->status < 0 && m.ent->how == KV_HOW_EXTENTS)
@@ -197,7 +199,7 @@ frame_send(struct kv_viewop *op)
 			    kv_chan_patience(op->ch, op->deadline,
 					     STALL_LEAST_NS, STALL_NS));
 	if (!body) {
-		kv_viewop_abort(op, -KV_ECONNLOST);
+		kv_viewop_abort(op, -kv_status_from_errno(errno));
 		return;
 	}
 	body->count = kv_le32((uint32_t)(op->end - op->pos));

@@ -136,10 +136,21 @@ errnos_become_statuses(void **state)
 	assert_int_equal(kv_status_from_errno(ECONNREFUSED), KV_EUNREACHABLE);
 	assert_int_equal(kv_status_from_errno(ENXIO), KV_EUNREACHABLE);
 	assert_int_equal(kv_status_from_errno(ENONET), KV_EUNREACHABLE);
+	assert_int_equal(kv_status_from_errno(EMFILE), KV_ENOMEM);
 	assert_int_equal(kv_status_from_errno(EPERM), KV_EDENIED);
 	assert_int_equal(kv_status_from_errno(EFBIG), KV_ETOOBIG);
 	assert_int_equal(kv_status_from_errno(ENOTTY), KV_EINTERNAL);
 	assert_int_equal(kv_status_from_errno(INT_MIN), KV_EINTERNAL);
+}
+
+static void
+what_a_peer_lacks_is_not_lacking_here(void **state)
+{
+	(void)state;
+	assert_int_equal(kv_status_of_peer(KV_OK), 0);
+	assert_int_equal(kv_status_of_peer(KV_EMISS), -KV_EMISS);
+	assert_int_equal(kv_status_of_peer(KV_ENOMEM), -KV_EBUSY);
+	assert_int_equal(kv_status_of_peer(255), -255);
 }
 
 int
@@ -151,6 +162,7 @@ main(void)
 		cmocka_unit_test(functions_give_the_row),
 		cmocka_unit_test(unknown_numbers_are_internal_errors),
 		cmocka_unit_test(errnos_become_statuses),
+		cmocka_unit_test(what_a_peer_lacks_is_not_lacking_here),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,93 @@
+#!/bin/sh
+# What a tool says is why: somebody who does not answer, and what the tool itself
+# lacks, never look like a key that does not exist.
+# shellcheck disable=SC2086 # A and M are several words
+. "$(dirname "$0")/../lib/tap.sh"
+. "$(dirname "$0")/../lib/cluster.sh"
+
+require prlimit
+cd "$T" || exit 70
+start_master m
+start_client a
+start_client b
+wait_nodes 2
+A=$(via a)
+head -c 100000 /dev/urandom >in
+for key in near far; do
+	node=a
+	[ $key = near ] || node=b
+	ok "put one at $node" kvput $A --prefer "$(addr $node)" $key in
+done
+
+# got NAME: the last command wrote the value.
+got()
+{
+	mv out value
+	ok "$1" cmp value in
+}
+
+# unsure PATTERN: keys that others may have, while the master does not answer.
+unsure()
+{
+	ok 'what the own node has is served' timeout 20 kvget $A near
+	got 'whole'
+	exits 69 'what it has not is no miss' timeout 20 kvget $A far
+	like "$(cat err)" "^kvget: master $MASTERS: $1\$" 'the master is named'
+	like "$(cat err)" '^kvget: far: not found here, and no master can be ' \
+		'and what is known of the key'
+	is "$(wc -l <err)" 2 'in two lines'
+	printf 'near\nfar\n' >keys
+	exits 69 'of a batch' from keys timeout 20 kvget $A --batch "dir $1"
+	ok 'the rest is fetched' cmp "dir $1/near" in
+	exits 1 'whether they exist' timeout 20 kvget $A --exist near far
+	is "$(cat out)" "near	1${NEWLINE}far	0" 'is answered'
+	exits 75 'kvdiag key' timeout 20 kvdiag $A --json key far
+	like "$(cat out)" '"exists": null' 'does not know either'
+}
+NEWLINE='
+'
+end m KILL
+unsure 'nobody listens there'
+again m
+wait_nodes 2
+kill -STOP "$(pid_of m)"
+unsure 'no answer in time'
+kill -CONT "$(pid_of m)"
+wait_nodes 2
+exits 1 'with a master it is a miss' kvget $A none
+is "$(cat err)" 'kvget: none: no such key' 'for sure'
+
+# Out of descriptors, at any point.
+for n in 4 5 6 7 8 9 10 11 12; do
+	for what in near far '--exist near' '--exist far'; do
+		tap_run prlimit --nofile=$n "$(command -v kvget)" $A $what
+		case $tap_rc:$(cat err) in
+		0:) pass "kvget $what with $n descriptors" ;;
+		71:*'out of memory'* | 69:*'out of memory or descriptors'*)
+			pass "kvget $what with $n descriptors: says so" ;;
+		*) fail "kvget $what with $n descriptors: $tap_rc"
+			diag "$(cat err)" ;;
+		esac
+	done
+done
+
+# One thing fails, at each place where something can.
+n=0
+while [ $n -lt 500 ]; do
+	n=$((n + 1))
+	rm -f report
+	tap_run env KV_FAULT=$n KV_FAULT_REPORT=report kvget $A far
+	where=$(sed -n 's/^reached [0-9]* at //p' report 2>/dev/null)
+	[ -n "$where" ] || break
+	case $tap_rc in
+	0) got "$n, $where: goes on" ;;
+	69 | 71 | 75) pass "$n, $where: $tap_rc" ;;
+	*)
+		fail "$n, $where: exit status $tap_rc"
+		diag "$(cat err)"
+		;;
+	esac
+done
+[ $n -gt 1 ] || skip 'a fault at each place' 'this build has no fault points'
+end_all
+done_testing
