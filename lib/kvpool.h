@@ -77,8 +77,9 @@ struct kv_client;
 struct kv_client_opts {
 	size_t size; /* sizeof(struct kv_client_opts), for later versions */
 
-	/* "host:port" of the master; several separated by commas. NULL: the
-	 * local node's own keys only. */
+	/* "host:port" of the master; several separated by commas. NULL: those
+	 * that the local node uses. "", or none there: that node's own keys
+	 * only. */
 	const char *master;
 
 	/* Unix socket of the kvclient of this host. NULL: the default path
@@ -275,7 +276,8 @@ struct kv_node_info {
 	uint64_t victim_age_ms, heard_ms;
 };
 
-/* Fills up to max records; returns how many nodes there are. */
+/* Fills up to max records; returns how many nodes there are. They are the
+ * master's; of a client that has none, the local node. */
 long kv_client_nodes(struct kv_client *c, struct kv_node_info *nodes,
 		     size_t max);
 

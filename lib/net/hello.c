@@ -136,7 +136,9 @@ kv_hello_parse(const struct kv_msg *msg, struct kv_hello_result *out)
 	res.boot = r->boot;
 	res.token = kv_get64(r->token);
 	res.text[0] = '\0';
-	if (kv_get16(r->text_len))
+	res.masters = text;
+	res.masters_len = r->status == KV_OK ? kv_get16(r->text_len) : 0;
+	if (r->status != KV_OK && kv_get16(r->text_len))
 		kv_str_escape(res.text, sizeof(res.text), text,
 			      kv_get16(r->text_len));
 	*out = res;

@@ -54,7 +54,8 @@ struct kv_hello_in {
 int kv_hello_check(const struct kv_msg *msg, const struct kv_id *boot,
 		   struct kv_hello_in *out, char text[KV_HELLO_TEXT_BYTES]);
 
-/* Queues HELLO_R. status 0: text NULL. */
+/* Queues HELLO_R. status 0: text NULL, or what a node tells who is on its own
+ * host: its masters, "host:port,...". */
 void kv_hello_answer(struct kv_conn *c, uint64_t id, int status,
 		     const char *text, const struct kv_id *boot,
 		     uint64_t token);
@@ -63,6 +64,9 @@ struct kv_hello_result {
 	struct kv_id boot;
 	uint64_t token;
 	char text[KV_HELLO_TEXT_BYTES]; /* escaped for people; "" */
+	/* As they came, none with a status; valid as long as the message. */
+	const char *masters;
+	size_t masters_len;
 };
 
 /* Reads HELLO_R: the status in it, or KV_EPROTO. */

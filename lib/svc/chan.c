@@ -17,11 +17,26 @@ struct kv_chan_refresh {
 	void *arg;
 };
 
+bool
+kv_chan_add_masters(struct kv_chan *ch)
+{
+	struct kv_hub *hub = ch->hub;
+	unsigned i;
+
+	for (i = 0; i < hub->n_masters; i++) {
+		if (!ch->masters[i])
+			ch->masters[i] =
+				kv_link_new(ch, hub->masters[i], NULL, false);
+		if (!ch->masters[i])
+			return false;
+	}
+	return true;
+}
+
 struct kv_chan *
 kv_chan_new(struct kv_hub *hub, struct kv_loop *loop)
 {
 	struct kv_chan *ch = calloc(1, sizeof(*ch));
-	unsigned i;
 
 	if (!ch)
 		return NULL;
@@ -29,11 +44,8 @@ kv_chan_new(struct kv_hub *hub, struct kv_loop *loop)
 	ch->loop = loop;
 	kv_rng_seed(&ch->rng, kv_hub_seed(hub));
 	kv_list_init(&ch->nodes);
-	for (i = 0; i < hub->n_masters; i++) {
-		ch->masters[i] = kv_link_new(ch, hub->masters[i], NULL, false);
-		if (!ch->masters[i])
-			goto free_links;
-	}
+	if (!kv_chan_add_masters(ch))
+		goto free_links;
 	if (hub->local[0]) {
 		ch->local = kv_link_new(ch, hub->local, NULL, true);
 		if (!ch->local)

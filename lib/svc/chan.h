@@ -29,6 +29,8 @@ struct kv_chan {
 
 /* NULL, errno. loop and hub outlive it. */
 struct kv_chan *kv_chan_new(struct kv_hub *hub, struct kv_loop *loop);
+/* Masters were added to the hub since. False: no memory. */
+bool kv_chan_add_masters(struct kv_chan *ch);
 /* No operation may be under way. NULL is fine. */
 void kv_chan_free(struct kv_chan *ch);
 

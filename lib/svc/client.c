@@ -260,6 +260,12 @@ socket_choose(const struct kv_client_opts *o, char *path, size_t n,
 	return 0;
 }
 
+static bool
+has_masters(const struct kv_client_opts *o)
+{
+	return o->master && o->master[0];
+}
+
 /* The list of masters, each with its port. */
 static int
 masters_complete(const char *list, char *out, size_t n, char *err,
@@ -286,7 +292,7 @@ hub_open(struct kv_client *c, const struct kv_client_opts *o,
 	char local[KV_SOCKPATH_BYTES_MAX + 8];
 	struct kv_hub_opts h = {
 		.net = c->net,
-		.masters = o->master ? masters : NULL,
+		.masters = has_masters(o) ? masters : NULL,
 		.local = socket[0] ? local : NULL,
 		.tenant = o->tenant,
 		.name = o->name ? o->name : program_invocation_short_name,
@@ -298,8 +304,9 @@ hub_open(struct kv_client *c, const struct kv_client_opts *o,
 		return fail(err, err_bytes,
 			    "tenant name is longer than %d bytes",
 			    KV_TENANT_BYTES_MAX);
-	if (o->master && masters_complete(o->master, masters, sizeof(masters),
-					  err, err_bytes) < 0)
+	if (has_masters(o) &&
+	    masters_complete(o->master, masters, sizeof(masters), err,
+			     err_bytes) < 0)
 		return -1;
 	if (kv_ident_random(&h.boot) < 0 || kv_ident_host(&h.host) < 0 ||
 	    kv_rng_os(&h.rng_seed, sizeof(h.rng_seed)) < 0)
@@ -317,7 +324,7 @@ pool_open(struct kv_client *c, const struct kv_client_opts *o, char *socket,
 	struct kv_pool_opts p = {
 		.bytes = o->segment_bytes,
 		.hugepages = o->hugepages != 0,
-		.masters = o->master,
+		.masters = has_masters(o) ? o->master : NULL,
 		.listen = o->node_addr ? o->node_addr : ":0",
 		.addr = o->node_addr,
 		.socket = socket,
@@ -367,6 +374,23 @@ masters_why(const struct kv_hub *hub, int status, char *buf, size_t n)
 	return buf;
 }
 
+/* Nobody named a master: those that the local node has named are used. */
+static int
+masters_adopt(struct kv_client *c, struct kv_chan *ch)
+{
+	char list[KV_HUB_MASTERS_MAX * KV_ADDR_TEXT_BYTES_MAX];
+	const char *named = c->hub.named;
+	char err[256];
+
+	if (!named || !named[0])
+		return 0;
+	if (masters_complete(named, list, sizeof(list), err, sizeof(err)) < 0)
+		kv_warn("masters of the local node: %s", err);
+	else if (kv_hub_add_masters(&c->hub, list) < 0)
+		kv_warn("masters of the local node: a name is too long");
+	return kv_chan_add_masters(ch) ? 0 : -KV_ENOMEM;
+}
+
 /* Looks for somebody who answers. */
 static int
 first_contact(struct kv_client *c, const struct kv_client_opts *o,
@@ -386,6 +410,8 @@ first_contact(struct kv_client *c, const struct kv_client_opts *o,
 		return fail(err, err_bytes, "out of memory or descriptors");
 	if (cc->ch->local)
 		local = kv_client_open_local(cc, deadline);
+	if (local == 0 && !o->master)
+		local = masters_adopt(c, cc->ch);
 	until = deadline;
 	kv_client_leave(cc);
 	if (local < 0 && kv_status_scope(local) == KV_SCOPE_SELF)

@@ -115,6 +115,7 @@ kv_client_nodes(struct kv_client *c, struct kv_node_info *nodes, size_t max)
 
 	if (!c || (max > 0 && !nodes))
 		return -KV_EINVALID;
+	q.ask.or_local = c->hub.n_masters == 0;
 	status = kv_client_ask(c, &q);
 	if (status < 0)
 		return status;

@@ -36,8 +36,8 @@ copy_text(char *dst, size_t size, const char *src)
 	return 0;
 }
 
-static int
-masters_split(struct kv_hub *hub, const char *list)
+int
+kv_hub_add_masters(struct kv_hub *hub, const char *list)
 {
 	size_t len;
 
@@ -57,7 +57,7 @@ kv_hub_init(struct kv_hub *hub, const struct kv_hub_opts *opts)
 	const char *tenant = opts->tenant ? opts->tenant : "default";
 
 	memset(hub, 0, sizeof(*hub));
-	if (opts->masters && masters_split(hub, opts->masters) < 0)
+	if (opts->masters && kv_hub_add_masters(hub, opts->masters) < 0)
 		return -EINVAL;
 	if (opts->local &&
 	    copy_text(hub->local, sizeof(hub->local), opts->local) < 0)
@@ -84,6 +84,7 @@ kv_hub_fini(struct kv_hub *hub)
 	free(hub->nodes);
 	free(hub->sick);
 	free(hub->orphans);
+	free(hub->named);
 	pthread_mutex_destroy(&hub->lock);
 }
 

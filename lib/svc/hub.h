@@ -106,6 +106,7 @@ struct kv_hub {
 	struct kv_id host;
 	struct kv_hub_mapper mapper;
 	bool is_opening; /* what fails is told by kv_client_open() */
+	char *named;     /* masters, by the local node; NULL: none, or opened */
 
 	/* under lock */
 	uint64_t rng_seed;
@@ -131,6 +132,10 @@ void kv_hub_fini(struct kv_hub *hub);
 
 /* A seed for one channel's choices. */
 uint64_t kv_hub_seed(struct kv_hub *hub);
+
+/* Masters "host:port,..." more; before anybody else uses the hub. 0, -EINVAL.
+ */
+int kv_hub_add_masters(struct kv_hub *hub, const char *list);
 
 /* Takes the records of a NODES_R over as the whole truth (whole), or adds the
  * addresses of a LOOKUP_R. -EPROTO, -ENOMEM. */

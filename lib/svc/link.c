@@ -323,6 +323,8 @@ hello_answered(struct kv_call *call, int status, const struct kv_msg *msg)
 	e->token = r.token;
 	if (e == &l->ctl)
 		l->boot = r.boot;
+	if (l->is_local && l->ch->hub->is_opening && !l->ch->hub->named)
+		l->ch->hub->named = strndup(r.masters, r.masters_len);
 	if (e == &l->ctl && l->is_local)
 		attach_ask(e);
 	else

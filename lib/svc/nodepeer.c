@@ -21,7 +21,8 @@
 #include "wire/msg.h"
 
 /* So long a refused peer has to read why. */
-#define LEAVING_NS (1 * KV_NS_PER_S)
+#define LEAVING_NS    (1 * KV_NS_PER_S)
+#define MASTERS_BYTES 1024 /* less than the tail of HELLO_R */
 
 static bool
 peer_ping(struct kv_nodepeer *peer, const struct kv_msg *msg)
@@ -163,11 +164,31 @@ peer_refuse(struct kv_nodepeer *peer, uint64_t id, int status, const char *text)
 			  kv_loop_now(node->loop) + LEAVING_NS);
 }
 
+/* For who is on this host, and may not know them. What does not fit into the
+ * answer is left out. */
+static void
+masters_list(const struct kv_node *node, char *buf, size_t n)
+{
+	size_t used = 0, len;
+	unsigned i;
+
+	buf[0] = '\0';
+	for (i = 0; i < KV_MASTERS_MAX && node->o.masters[i]; i++) {
+		len = strlen(node->o.masters[i]) + (i > 0);
+		if (len >= n - used)
+			break;
+		snprintf(buf + used, n - used, "%s%s", i > 0 ? "," : "",
+			 node->o.masters[i]);
+		used += len;
+	}
+}
+
 static void
 hello_requester(struct kv_nodepeer *peer, const struct kv_hello_in *in,
 		uint64_t id)
 {
 	struct kv_node *node = peer->node;
+	char masters[MASTERS_BYTES];
 	int tenant;
 
 	tenant = kv_index_tenant(node->index, in->tenant, in->tenant_len);
@@ -187,7 +208,11 @@ hello_requester(struct kv_nodepeer *peer, const struct kv_hello_in *in,
 	peer->token = kv_node_random(node);
 	peer->from = KV_FROM_REQUESTER;
 	kv_loop_timer_del(&peer->timer);
-	kv_hello_answer(peer->conn, id, KV_OK, NULL, &node->boot, peer->token);
+	masters[0] = '\0';
+	if (peer->who.is_unix)
+		masters_list(node, masters, sizeof(masters));
+	kv_hello_answer(peer->conn, id, KV_OK, masters, &node->boot,
+			peer->token);
 }
 
 static struct kv_nodepeer *

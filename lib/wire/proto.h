@@ -90,7 +90,7 @@ struct kv_hello_r {
 	struct kv_id boot;    /* the answering side */
 	struct kv_le64 token; /* random name of this connection */
 
-	/* tail: text */
+	/* tail: text; status KV_OK: masters of a node, "host:port,..." */
 };
 
 struct kv_ping {

@@ -57,6 +57,35 @@ wait_nodes 2
 exits 1 'with a master it is a miss' kvget $A none
 is "$(cat err)" 'kvget: none: no such key' 'for sure'
 
+# A tool that knows the socket alone asks the masters of that node.
+S="--socket=$(socket a) --timeout=60s"
+ok 'with the socket alone a key of another node' kvget $S far
+got 'is found'
+exits 1 'and one of nobody' kvget $S none
+is "$(cat err)" 'kvget: none: no such key' 'for sure'
+ok 'put by the socket alone' kvput $S -r 2 both in
+ok 'nodes' kvdiag $S nodes
+is "$(grep -c ' live ' out)" 2 'both'
+ok 'keys' kvdiag $S keys
+is "$(sort out | xargs)" 'both far near' 'of both'
+ok 'stats' kvdiag $S stats master
+ok 'links' kvdiag $S links
+start lone --port kvclient --host=127.0.0.1 --socket="$T/lone.sock" \
+	--global-segment-size=16MB
+L="--socket=$(socket lone)"
+ok 'a node that has no master' kvput $L own in
+ok 'is a pool of its own' kvget $L own
+got 'with its keys'
+exits 1 'and no others' kvget $L far
+is "$(cat err)" 'kvget: far: no such key' 'for sure'
+ok 'its nodes' kvdiag $L nodes
+is "$(grep -c ' live ' out)" 1 'are itself'
+ok 'its pools' kvdiag $L --json pools
+like "$(cat out)" '"pool_bytes": 16777216' 'the one'
+ok 'its keys' kvdiag $L keys
+is "$(cat out)" own 'the same'
+end lone
+
 # Out of descriptors, at any point.
 for n in 4 5 6 7 8 9 10 11 12; do
 	for what in near far '--exist near' '--exist far'; do

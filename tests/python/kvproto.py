@@ -359,7 +359,8 @@ def seeds():
         'version_min': 1, 'version_max': 1, 'role': 1, 'tenant_len': 4,
         'name_len': 6, 'boot': boot, 'want': hash_of(3), 'host': host,
         'pid': 4711}, b'acmeengine'
-    yield 'HELLO_R', {'version': 1, 'boot': hash_of(3), 'token': 99}
+    yield 'HELLO_R', {'version': 1, 'text_len': 14, 'boot': hash_of(3),
+                      'token': 99}, b'10.0.0.1:50051'
     yield 'PING', {'stamp': 1}
     yield 'PING_R', {'stamp': 1}
     yield 'ERROR_R', {'status': 11, 'text_len': 9}, b'bad entry'

@@ -105,10 +105,25 @@ what_is_built_is_understood(void **state)
 	assert_string_equal(r.text, "bye\\n");
 	assert_int_equal(r.token, 8);
 	assert_true(kv_id_is_equal(r.boot, me));
+	assert_int_equal(r.masters_len, 0);
 	msg.tail_len--;
 	assert_int_equal(kv_hello_parse(&msg, &r), KV_EPROTO);
 	msg.type = KV_MSG_PING_R;
 	assert_int_equal(kv_hello_parse(&msg, &r), KV_EPROTO);
+	wireframe_free(f);
+
+	kv_hello_answer(b.c, 6, KV_OK, "m:1,n:2", &me, 8);
+	simpair_run(&p, KV_NS_PER_S);
+	f = wirepeer_take(&a, KV_MSG_HELLO_R);
+	assert_non_null(f);
+	msg.type = f->type;
+	msg.body = f->body;
+	msg.tail = f->tail;
+	msg.tail_len = f->tail_len;
+	assert_int_equal(kv_hello_parse(&msg, &r), KV_OK);
+	assert_string_equal(r.text, "");
+	assert_int_equal(r.masters_len, 7);
+	assert_memory_equal(r.masters, "m:1,n:2", 7);
 	wireframe_free(f);
 	wirepeer_close(&a);
 	wirepeer_close(&b);
