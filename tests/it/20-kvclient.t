@@ -168,7 +168,7 @@ small='--global-segment-size 32MB'
 		$small --port "${addr##*:}" --socket "$T/run/t"
 	one_line 64 'no group nosuchgroup' 'a group that does not exist' \
 		$small --port 0 --socket "$T/run/t" --socket-group nosuchgroup
-	one_line 64 'several' 'a master that is no address' \
+	one_line 64 'in brackets' 'a master that is no address' \
 		$small --port 0 --socket "$T/run/t" --master a:b:c
 	one_line 71 'does not fit' 'more memory than there is' \
 		--global-segment-size 900TB --port 0 --socket "$T/run/t"
