@@ -38,8 +38,9 @@ int kvdiag_fail(const struct kvdiag *d, int status);
 int kvdiag_away(uint32_t nodes);
 
 /*
- * The nodes, and how many: up to KV_NODES_MAX, to be freed. On failure NULL,
- * and *CODE is the exit code.
+ * The nodes, and how many: up to KV_NODES_MAX, to be freed. *CODE is 0, or 1
+ * when it is the node of this host alone, for no master answered. On failure
+ * NULL, and *CODE is the exit code.
  */
 struct kv_node_info *kvdiag_list_nodes(const struct kvdiag *d, size_t *n,
 				       int *code);

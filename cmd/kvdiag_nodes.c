@@ -19,13 +19,21 @@ kvdiag_list_nodes(const struct kvdiag *d, size_t *n, int *code)
 		return NULL;
 	}
 	rc = kv_client_nodes(d->client, nodes, KV_NODES_MAX);
-	if (rc < 0) {
-		*code = kvdiag_fail(d, (int)rc);
-		free(nodes);
-		return NULL;
-	}
+	*code = 0;
 	*n = kv_min_size((size_t)rc, KV_NODES_MAX);
-	return nodes;
+	if (rc >= 0)
+		return nodes;
+	*n = 1;
+	if (kv_client_local_node(d->client, nodes) == 0) {
+		*code = kv_tool_say(1,
+				    "%s: no master answers, only the node "
+				    "of this host does",
+				    d->command);
+		return nodes;
+	}
+	*code = kvdiag_fail(d, (int)rc);
+	free(nodes);
+	return NULL;
 }
 
 /* 1 if that node does not do its work, or will not much longer. */
@@ -46,7 +54,8 @@ kvdiag_nodes(struct kvdiag *d)
 	nodes = kvdiag_list_nodes(d, &n, &code);
 	if (!nodes)
 		return code;
-	code = n ? 0 : kv_tool_say(1, "no node is in the pool");
+	if (!n)
+		code = kv_tool_say(1, "no node is in the pool");
 	kv_out_begin(d->out, KV_OUT_TABLE, NULL);
 	for (size_t i = 0; i < n; i++) {
 		code |= health(&nodes[i]);
@@ -99,7 +108,8 @@ kvdiag_pools(struct kvdiag *d)
 	nodes = kvdiag_list_nodes(d, &n, &code);
 	if (!nodes)
 		return code;
-	code = n ? 0 : kv_tool_say(1, "no node is in the pool");
+	if (!n)
+		code = kv_tool_say(1, "no node is in the pool");
 	kv_out_begin(d->out, KV_OUT_OBJECT, NULL);
 	kv_out_begin(d->out, KV_OUT_TABLE, "nodes");
 	for (size_t i = 0; i < n; i++) {

@@ -281,6 +281,9 @@ struct kv_node_info {
 long kv_client_nodes(struct kv_client *c, struct kv_node_info *nodes,
 		     size_t max);
 
+/* The local node, asked of itself. -KV_ENOTSUP: there is none. */
+int kv_client_local_node(struct kv_client *c, struct kv_node_info *node);
+
 /* How this client reaches a node. */
 struct kv_link_info {
 	char boot[33];

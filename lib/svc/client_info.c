@@ -129,6 +129,48 @@ kv_client_nodes(struct kv_client *c, struct kv_node_info *nodes, size_t max)
 	return n;
 }
 
+struct local_question {
+	struct kv_client_question q;
+	struct kv_hub_node node;
+};
+
+static int
+local_take(struct kv_client_question *q, const struct kv_msg *msg)
+{
+	struct local_question *l = KV_CONTAINER_OF(q, struct local_question, q);
+	const struct kv_nodes_r *r = msg->body;
+	struct kv_map_node m;
+	struct kv_cut c;
+
+	if (r->status != KV_OK)
+		return kv_status_of_peer(r->status);
+	kv_cut_init(&c, msg);
+	if (!kv_map_node_take(&c, &m))
+		return -KV_EPROTO;
+	return kv_hub_node_parse(&l->node, &m) < 0 ? -KV_EPROTO : 0;
+}
+
+int
+kv_client_local_node(struct kv_client *c, struct kv_node_info *node)
+{
+	struct local_question l = {
+		.q = { .ask = { .type = KV_MSG_NODES,
+				.local_only = true,
+				.build = nothing_build },
+		       .take = local_take },
+	};
+	int status;
+
+	if (!c || !node)
+		return -KV_EINVALID;
+	if (!c->hub.local[0])
+		return -KV_ENOTSUP;
+	status = kv_client_ask(c, &l.q);
+	if (status == 0)
+		node_info(node, &l.node);
+	return status;
+}
+
 /* ---- stats ---- */
 
 struct stats_question {

@@ -156,6 +156,14 @@ node_fill(struct kv_hub_node *n, const struct kv_map_node *m, bool whole)
 	return 0;
 }
 
+int
+kv_hub_node_parse(struct kv_hub_node *out, const struct kv_map_node *m)
+{
+	memset(out, 0, sizeof(*out));
+	out->boot = m->rec->boot;
+	return node_fill(out, m, true);
+}
+
 static int
 learn_one(struct kv_hub *hub, const struct kv_map_node *m, bool whole)
 {

@@ -141,6 +141,8 @@ int kv_hub_add_masters(struct kv_hub *hub, const char *list);
  * addresses of a LOOKUP_R. -EPROTO, -ENOMEM. */
 int kv_hub_learn(struct kv_hub *hub, struct kv_cut *records, unsigned count,
 		 bool whole, uint64_t now);
+/* One record alone, kept nowhere. 0, -EPROTO. */
+int kv_hub_node_parse(struct kv_hub_node *out, const struct kv_map_node *m);
 /* Copies up to max nodes; returns how many it copied. */
 unsigned kv_hub_nodes(struct kv_hub *hub, struct kv_hub_node *out,
 		      unsigned max);

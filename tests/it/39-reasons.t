@@ -41,6 +41,13 @@ unsure()
 	ok 'the rest is fetched' cmp "dir $1/near" in
 	exits 1 'whether they exist' timeout 20 kvget $A --exist near far
 	is "$(cat out)" "near	1${NEWLINE}far	0" 'is answered'
+	for what in nodes pools; do
+		exits 1 "kvdiag $what" timeout 20 kvdiag $A $what
+		like "$(cat err)" "^kvdiag: $what: no master answers, only" \
+			'shows what there is'
+		like "$(cat out)" '127\.0\.0\.2 .*256.0 MiB' 'the own node'
+		unlike "$(cat out)" '127\.0\.0\.3' 'alone'
+	done
 	exits 75 'kvdiag key' timeout 20 kvdiag $A --json key far
 	like "$(cat out)" '"exists": null' 'does not know either'
 }
