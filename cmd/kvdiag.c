@@ -129,20 +129,34 @@ kvdiag_away(uint32_t nodes)
 			   nodes);
 }
 
+/* Also when the own node, which was named, does not answer: masters may. */
+static bool
+open_client(struct kvdiag *d)
+{
+	struct kv_conf *conf = &d->common.conf;
+
+	d->client = kv_tool_connect(&d->common);
+	if (d->client || !*conf->socket || !*conf->master_server_address)
+		return d->client;
+	d->is_alone = true;
+	*conf->socket = '\0';
+	conf->source[KV_CONF_SOCKET] = KV_CONF_OPTION;
+	d->client = kv_tool_connect(&d->common);
+	return d->client;
+}
+
 static int
 ask(struct kvdiag *d, const struct command *command)
 {
 	int code;
 
-	if (!command->is_offline) {
-		d->client = kv_tool_connect(&d->common);
-		if (!d->client)
-			return EX_UNAVAILABLE;
-	}
+	if (!command->is_offline && !open_client(d))
+		return EX_UNAVAILABLE;
 	d->out = d->common.json ? kv_out_json_new(stdout)
 				: kv_out_text_new(stdout, d->is_nul);
 	if (d->out)
-		code = kv_tool_end(d->out, command->run(d));
+		code = kv_tool_end(d->out,
+				   kv_tool_worse(command->run(d), d->is_alone));
 	else
 		code = kv_tool_say(EX_OSERR, "out of memory");
 	kv_client_close(d->client);

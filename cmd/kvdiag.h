@@ -16,6 +16,8 @@ struct kvdiag {
 	const char *command;
 	const char *arg;          /* its argument, or NULL */
 	struct kv_client *client; /* NULL for config */
+	bool is_alone; /* the node of --socket did not answer, and is left out
+			*/
 	struct kv_out *out;
 };
 

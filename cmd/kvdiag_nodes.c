@@ -44,6 +44,35 @@ health(const struct kv_node_info *node)
 	       strcmp(node->state, "joining") != 0;
 }
 
+/* Masters believe in a node for a while that has stopped to answer. */
+static void
+mark_silent(const struct kvdiag *d, struct kv_node_info *nodes, size_t n)
+{
+	struct kv_link_info *links = calloc(KV_NODES_MAX, sizeof(*links));
+	long rc = -KV_ENOMEM;
+	size_t i, j;
+
+	if (links)
+		rc = kv_client_links(d->client, links, KV_NODES_MAX);
+	for (i = 0; (long)i < rc && i < KV_NODES_MAX; i++) {
+		for (j = 0; j < n; j++)
+			if (links[i].status < 0 && !health(&nodes[j]) &&
+			    strcmp(links[i].boot, nodes[j].boot) == 0)
+				strcpy(nodes[j].state, "silent");
+	}
+	free(links);
+}
+
+/* Whether the node of this host, if there is one, answers. */
+static bool
+own_answers(const struct kvdiag *d)
+{
+	struct kv_node_info own;
+	int rc = kv_client_local_node(d->client, &own);
+
+	return !d->is_alone && (rc == 0 || rc == -KV_ENOTSUP);
+}
+
 int
 kvdiag_nodes(struct kvdiag *d)
 {
@@ -56,6 +85,8 @@ kvdiag_nodes(struct kvdiag *d)
 		return code;
 	if (!n)
 		code = kv_tool_say(1, "no node is in the pool");
+	if (!own_answers(d))
+		mark_silent(d, nodes, n);
 	kv_out_begin(d->out, KV_OUT_TABLE, NULL);
 	for (size_t i = 0; i < n; i++) {
 		code |= health(&nodes[i]);

@@ -419,7 +419,7 @@ first_contact(struct kv_client *c, const struct kv_client_opts *o,
 	if (local < 0 && c->hub.local[0] && !is_guess)
 		return fail(err, err_bytes, "%s: no kvclient answers there: %s",
 			    c->hub.local + strlen("unix:"),
-			    kv_status_text(local));
+			    kv_link_why(cc->ch->local, local));
 	while (c->hub.n_masters > 0) {
 		nodes = kv_client_nodes(c, NULL, 0);
 		is_over = nodes >= 0 && c->pool ? pool_is_found(c)

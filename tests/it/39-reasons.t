@@ -93,6 +93,22 @@ ok 'its keys' kvdiag $L keys
 is "$(cat out)" own 'the same'
 end lone
 
+# The own node hangs: what the master says is shown all the same.
+kill -STOP "$(pid_of a)"
+began=$(date +%s)
+exits 1 'nodes, when the own one hangs' timeout 20 kvdiag $A nodes
+like "$(cat err)" "^kvdiag: $(socket a): no kvclient answers there: no answer" \
+	'which is said'
+is "$(wc -l <err)" 1 'in one line'
+like "$(cat out)" '^127\.0\.0\.2 .* (silent|suspect) ' 'and shown'
+like "$(cat out)" '^127\.0\.0\.3 .* live ' 'of that one alone'
+exits 1 'pools' timeout 20 kvdiag $A pools
+is "$(grep -c '^  127' out)" 2 'are there as well'
+exits 69 'with the socket alone nothing is known' timeout 20 kvdiag $S nodes
+ok 'none takes long' test $(($(date +%s) - began)) -le 15
+kill -CONT "$(pid_of a)"
+wait_nodes 2
+
 # Out of descriptors, at any point.
 for n in 4 5 6 7 8 9 10 11 12; do
 	for what in near far '--exist near' '--exist far'; do
