@@ -42,7 +42,7 @@ side_map(struct sides *s, const struct kv_hub_map *map, bool write)
 	side->bits = calloc(kv_div_up_u64(s->blocks, 64), sizeof(uint64_t));
 	fd = dup(map->fd);
 	if (fd < 0)
-		rc = map->fd < 0 ? -EMFILE : -errno; /* it did not come */
+		rc = -EMFILE; /* also when it did not come, for that reason */
 	else if (!side->bits)
 		rc = -ENOMEM;
 	else
