@@ -61,6 +61,8 @@ kill -STOP "$(pid_of m)"
 unsure 'no answer in time'
 kill -CONT "$(pid_of m)"
 wait_nodes 2
+# Their sessions may be those of before, which ended meanwhile.
+ok 'the master answers again' try_for 30 kvdiag $M keys
 exits 1 'with a master it is a miss' kvget $A none
 is "$(cat err)" 'kvget: none: no such key' 'for sure'
 
