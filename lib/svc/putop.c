@@ -274,6 +274,25 @@ is_preferred(const struct kv_putop *op, const struct kv_hub_node *n)
 			      strcmp(op->prefer, n->addr) == 0);
 }
 
+/* What the master was told of the own node last is no reason to pass it by:
+ * pages that are still being faulted in are room, for a put waits for them. */
+static uint64_t
+room(const struct kv_hub_node *n, bool is_local)
+{
+	if (!is_local || n->ready_bytes > n->pool_bytes)
+		return n->free_bytes;
+	return n->free_bytes + (n->pool_bytes - n->ready_bytes);
+}
+
+static bool
+is_own(const struct kv_putop *op, const struct kv_id *boot)
+{
+	const struct kv_link *local = op->ch->local;
+
+	return local && local->ctl.state == KV_LINK_UP &&
+	       kv_id_is_equal(local->boot, *boot);
+}
+
 static void
 cand_local_add(struct kv_putop *op)
 {
@@ -283,12 +302,9 @@ cand_local_add(struct kv_putop *op)
 
 	if (!local || local->ctl.state != KV_LINK_UP)
 		return;
-	for (i = 0; i < op->n_cands; i++) {
-		if (kv_id_is_equal(op->cands[i].boot, local->boot)) {
-			op->cands[i].is_local = true;
+	for (i = 0; i < op->n_cands; i++)
+		if (op->cands[i].is_local)
 			return;
-		}
-	}
 	/* No master told of it: it is taken to have room until it says no. */
 	c = &op->cands[op->n_cands++];
 	*c = (struct kv_putop_cand){
@@ -304,6 +320,7 @@ cands_load(struct kv_putop *op)
 {
 	struct kv_hub_node *nodes = calloc(KV_NODES_MAX, sizeof(*nodes));
 	unsigned i, n;
+	bool own;
 
 	free(op->cands);
 	op->n_cands = 0;
@@ -319,11 +336,13 @@ cands_load(struct kv_putop *op)
 			continue;
 		if (nodes[i].pool_bytes == 0)
 			continue;
+		own = is_own(op, &nodes[i].boot);
 		op->cands[op->n_cands++] = (struct kv_putop_cand){
 			.boot = nodes[i].boot,
 			.host = nodes[i].host,
-			.free_bytes = nodes[i].free_bytes,
+			.free_bytes = room(&nodes[i], own),
 			.victim_age_ms = nodes[i].victim_age_ms,
+			.is_local = own,
 			.is_preferred = is_preferred(op, &nodes[i]),
 		};
 	}
