@@ -265,6 +265,7 @@ kv_node_ready(struct kv_node *node, uint64_t off, uint64_t len)
 		kv_info("all of the pool is there bytes=%llu",
 			(unsigned long long)node->pool_bytes);
 	kv_nodeput_pages(node);
+	kv_session_room_changed(node);
 	return 0;
 }
 
@@ -273,6 +274,7 @@ kv_node_ready_end(struct kv_node *node)
 {
 	node->pool_bytes = node->ready_bytes;
 	kv_nodeput_pages(node);
+	kv_session_room_changed(node);
 }
 
 /* ---- the end ---- */

@@ -242,6 +242,8 @@ void kv_session_publish_to(struct kv_node *node, unsigned session,
 			   const struct kv_object *o);
 /* The node has this no more. */
 void kv_session_withdraw(struct kv_node *node, const struct kv_object *o);
+/* The node has more or less memory. */
+void kv_session_room_changed(struct kv_node *node);
 
 /* ---- nodejob.c ---- */
 

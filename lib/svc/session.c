@@ -27,6 +27,8 @@
 /* Whether a master is silent is the watch's to say; this is for one that talks
  * but never answers the call. */
 #define CALL_NS (10 * KV_NS_PER_S)
+/* Between two heartbeats at least, however much changes. */
+#define HURRY_NS (100 * KV_NS_PER_MS)
 
 static const char *const state_names[] = {
 	[KV_SESSION_WAITING] = "waiting",   [KV_SESSION_DIALING] = "dialing",
@@ -140,6 +142,26 @@ kv_session_begin(struct kv_session *s, struct kv_call *call,
 
 static void session_beat(struct kv_timer *t);
 
+/* Placement, and whoever asks the master, goes by the last heartbeat: the next
+ * one comes early when that is not true any more. (Bytes change with keys.) */
+static void
+session_hurry(struct kv_session *s)
+{
+	const struct kv_node *node = s->node;
+	uint64_t now = kv_loop_now(node->loop);
+	uint64_t at = kv_max_u64(now, s->beat_ns + HURRY_NS);
+	struct kv_index_stats st;
+
+	if (s->state != KV_SESSION_LIVE || s->is_hurried || s->call.rpc ||
+	    s->heartbeat_ns <= HURRY_NS)
+		return;
+	kv_index_stats(node->index, &st);
+	if (s->told_keys == st.keys && s->told_ready == node->ready_bytes)
+		return;
+	s->is_hurried = true;
+	session_timer(s, session_beat, at - now);
+}
+
 static void
 beat_heard(struct kv_call *call, int status, const struct kv_msg *msg)
 {
@@ -155,6 +177,8 @@ beat_heard(struct kv_call *call, int status, const struct kv_msg *msg)
 	r = msg->body;
 	if (r->status != KV_OK)
 		kv_session_lost(s, kv_status_text(r->status));
+	else
+		session_hurry(s);
 }
 
 static void
@@ -176,6 +200,10 @@ session_beat(struct kv_timer *t)
 	if (!h)
 		return;
 	kv_node_room(s->node, h);
+	s->beat_ns = now;
+	s->told_keys = kv_get64(h->keys);
+	s->told_ready = kv_get64(h->ready_bytes);
+	s->is_hurried = false;
 	kv_rpc_end(&s->rpc);
 }
 
@@ -272,6 +300,9 @@ session_joined(struct kv_call *call, int status, const struct kv_msg *msg)
 	s->heartbeat_ns =
 		kv_max_u64(kv_get32(r->heartbeat_ms), 10) * KV_NS_PER_MS;
 	s->call.fn = beat_heard;
+	s->told_keys = 0;
+	s->told_ready = 0;
+	s->is_hurried = false;
 	session_timer(s, session_beat, s->heartbeat_ns);
 	kv_publish_start(s);
 	kv_putkey_session_live(s->node, s->number);
@@ -382,6 +413,7 @@ session_turn(struct kv_defer *d)
 		kv_session_lost(s, "it cannot be told everything");
 	else if (s->state == KV_SESSION_LIVE)
 		kv_publish_turn(s);
+	session_hurry(s);
 	if (s->state == KV_SESSION_LIVE && !s->timer.loop)
 		session_timer(s, session_beat, s->heartbeat_ns);
 	else if (s->state == KV_SESSION_WAITING && !s->timer.loop)
@@ -484,4 +516,14 @@ kv_session_withdraw(struct kv_node *node, const struct kv_object *o)
 	for (i = 0; i < node->n_sessions; i++)
 		if (kv_session_is_live(node, i))
 			kv_publish_gone(node->sessions[i], o);
+}
+
+void
+kv_session_room_changed(struct kv_node *node)
+{
+	unsigned i;
+
+	for (i = 0; i < node->n_sessions; i++)
+		if (kv_session_is_live(node, i))
+			kv_loop_defer(node->loop, &node->sessions[i]->turn);
 }

@@ -40,6 +40,9 @@ struct kv_session {
 	uint64_t busy_ns;      /* since then one always was */
 	uint64_t backoff_ns;
 	uint64_t heartbeat_ns;
+	uint64_t beat_ns; /* when the last one was sent, and what it said: */
+	uint64_t told_keys, told_ready;
+	bool is_hurried; /* the next one comes early */
 	struct kv_log_limit log;
 	bool was_live; /* ever */
 

@@ -19,5 +19,11 @@ done
 is $i 20 'twenty objects are put by a node that is new'
 ok 'the counters of that node' kvdiag --socket="$(socket b)" stats local
 is "$(awk '$1 == "keys" { print $2 }' out)" 20 'say that it has them all'
+
+# What the master knows of a node is not older than a tenth of a second.
+kvput --socket="$(socket b)" last in
+sleep 0.3
+ok 'the pools' kvdiag $M --json pools
+like "$(json out)" '"keys":21' 'and the master knows soon'
 end_all
 done_testing

@@ -79,6 +79,40 @@ it_joins_syncs_and_beats(void **state)
 }
 
 static void
+what_changed_is_told_early(void **state)
+{
+	struct simmaster *m = &sim.masters[0];
+	static char names[40][4];
+	static struct simput items[40];
+	struct simreq r;
+	unsigned beats;
+
+	(void)state;
+	for (int i = 0; i < 40; i++) {
+		snprintf(names[i], sizeof(names[i]), "k%02d", i);
+		items[i] = (struct simput){ names[i], 0, "" };
+	}
+	join(0);
+	simreq_open_unix(&r, &sim, 0);
+	simnode_run(&sim, 150);
+	beats = m->beats;
+	assert_int_equal(simreq_put_one(&r, "first", "x", 1), KV_OK);
+	simnode_run(&sim, 5);
+	assert_int_equal(m->beats, beats + 1);
+	assert_int_equal(kv_get64(m->beat.keys), 1);
+	/* Not at once again. */
+	simreq_put(&r, items, 40, NULL);
+	simnode_run(&sim, 20);
+	assert_int_equal(m->beats, beats + 1);
+	simnode_run(&sim, 100);
+	assert_int_equal(m->beats, beats + 2);
+	assert_int_equal(kv_get64(m->beat.keys), 41);
+	simnode_run(&sim, 500);
+	assert_int_equal(m->beats, beats + 2);
+	simreq_close(&r);
+}
+
+static void
 join_tells_who_and_where(void **state)
 {
 	struct simmaster *m = &sim.masters[0];
@@ -568,6 +602,7 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 		WITH(setup, it_joins_syncs_and_beats),
+		WITH(setup, what_changed_is_told_early),
 		WITH(setup, join_tells_who_and_where),
 		WITH(setup, a_master_that_is_not_there_is_waited_for),
 		WITH(setup, a_refusing_master_is_asked_again),
