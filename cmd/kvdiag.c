@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "cli/tool.h"
 #include "cmd/kvdiag.h"
+#include "svc/client.h"
 
 enum arity {
 	ARG_NONE,
@@ -59,6 +60,7 @@ static void
 check(struct kvdiag *d, const struct argp_state *state)
 {
 	const struct command *c = d->command ? find(d->command) : NULL;
+	char why[256];
 
 	if (!c) {
 		argp_failure(
@@ -73,6 +75,9 @@ check(struct kvdiag *d, const struct argp_state *state)
 		argp_failure(state, EX_USAGE, 0, "key: which KEY?");
 	else if (c->arity == ARG_KEY)
 		(void)kv_tool_key_arg(state, d->arg);
+	if (c->run == kvdiag_keys && d->arg &&
+	    kv_client_check_pattern(d->arg, why, sizeof(why)) < 0)
+		argp_failure(state, EX_USAGE, 0, "keys: %s", why);
 	if (d->is_nul && c->run != kvdiag_keys)
 		argp_failure(state, EX_USAGE, 0, "--null goes with keys");
 	if (d->is_nul && d->common.json)
@@ -124,9 +129,9 @@ kvdiag_away(uint32_t nodes)
 	if (!nodes)
 		return 0;
 	return kv_tool_say(EX_TEMPFAIL,
-			   "%" PRIu32 " nodes did not answer; `kvdiag nodes` "
+			   "%" PRIu32 " node%s did not answer; `kvdiag nodes` "
 			   "shows who is there",
-			   nodes);
+			   nodes, kv_tool_plural(nodes));
 }
 
 /* Also when the own node, which was named, does not answer: masters may. */

@@ -52,8 +52,8 @@ kvdiag_keys(struct kvdiag *d)
 	n = l.seen.n;
 	kv_seen_fini(&l.seen);
 	if (rc == -KV_EINVALID && d->arg)
-		return kv_tool_say(EX_USAGE, "'%s' is no pattern of PCRE2",
-				   d->arg);
+		return kv_tool_say(EX_USAGE,
+				   "keys: the pattern takes too much work");
 	if (rc < 0)
 		return kvdiag_fail(d, (int)rc);
 	if (l.has_no_memory)

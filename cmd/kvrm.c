@@ -11,6 +11,7 @@
 #include "cli/out.h"
 #include "cli/tool.h"
 #include "kvpool.h"
+#include "svc/client.h"
 
 enum {
 	OPT_ALL = 0x100,
@@ -37,9 +38,24 @@ struct result {
 	uint64_t removed;
 	uint64_t missing;
 	uint64_t failed;
+	uint64_t kept; /* for their hard pins */
 	uint32_t away; /* nodes that could not be told */
 	int code;
 };
+
+static void
+check_pattern(const char *pattern, const struct argp_state *state)
+{
+	char why[256];
+
+	/* As likely a variable that was not set. */
+	if (!*pattern)
+		argp_failure(state, EX_USAGE, 0,
+			     "--regex: every key matches the empty pattern; "
+			     "--all removes all");
+	else if (kv_client_check_pattern(pattern, why, sizeof(why)) < 0)
+		argp_failure(state, EX_USAGE, 0, "--regex: %s", why);
+}
 
 static void
 check(const struct options *o, const struct argp_state *state)
@@ -49,6 +65,8 @@ check(const struct options *o, const struct argp_state *state)
 			     "either KEYs, or --regex, or --all");
 	if (!o->n && !o->pattern && !o->is_all)
 		argp_failure(state, EX_USAGE, 0, "no KEY; see kvrm --help");
+	if (o->pattern)
+		check_pattern(o->pattern, state);
 	for (size_t i = 0; i < o->n; i++)
 		(void)kv_tool_key_arg(state, o->args[i]);
 }
@@ -92,6 +110,8 @@ count(const struct options *o, struct result *r, const struct kv_key *key,
 		r->missing++;
 		if (o->is_forced)
 			return;
+	} else if (status == -KV_EBUSY) {
+		r->kept++;
 	} else {
 		r->failed++;
 	}
@@ -128,9 +148,15 @@ static long
 remove_matching(const struct options *o, struct kv_client *c, struct result *r)
 {
 	long n = kv_client_remove_matching(c, o->pattern, o->is_forced,
-					   &r->away);
+					   &r->kept, &r->away);
 
-	if (n == 0 && o->pattern && !o->is_forced)
+	if (n >= 0 && r->kept)
+		r->code = kv_tool_say(EX_TEMPFAIL,
+				      "%" PRIu64 " hard-pinned object%s left; "
+				      "--force removes %s",
+				      r->kept, kv_tool_plural(r->kept),
+				      r->kept == 1 ? "it" : "them");
+	else if (n == 0 && o->pattern && !o->is_forced)
 		r->code = kv_tool_say(1, "no key matches");
 	return n;
 }
@@ -147,6 +173,7 @@ print(const struct options *o, const struct result *r)
 	kv_out_u64(out, "removed", r->removed);
 	if (o->common.json) {
 		kv_out_u64(out, "missing", r->missing);
+		kv_out_u64(out, "kept", r->kept);
 		kv_out_u64(out, "failed", r->failed);
 		kv_out_u64(out, "nodes_away", r->away);
 	}
@@ -164,16 +191,17 @@ run(void *input, struct kv_client *c)
 
 	n = o->n ? remove_keys(o, c, &r) : remove_matching(o, c, &r);
 	if (n == -KV_EINVALID && o->pattern)
-		return kv_tool_say(EX_USAGE, "'%s' is no pattern of PCRE2",
-				   o->pattern);
+		return kv_tool_say(EX_USAGE,
+				   "--regex: the pattern takes too much work");
 	if (n < 0)
 		return kv_tool_fail((int)n);
 	r.removed = (uint64_t)n;
 	if (r.away)
 		code = kv_tool_say(EX_TEMPFAIL,
-				   "%" PRIu32 " nodes could not be told; run "
-				   "kvrm again when `kvdiag nodes` shows them",
-				   r.away);
+				   "%" PRIu32 " node%s could not be told; run "
+				   "kvrm again when `kvdiag nodes` shows %s",
+				   r.away, kv_tool_plural(r.away),
+				   r.away == 1 ? "it" : "them");
 	r.code = kv_tool_worse(code, r.code);
 	return print(o, &r);
 }

@@ -206,10 +206,12 @@ long kv_client_remove(struct kv_client *c, const struct kv_key *keys, size_t n,
 		      int force, int *status, uint32_t *away);
 
 /* Removes what matches a PCRE2 pattern (searched, not anchored). NULL: all of
- * the tenant's keys. Returns the number of copies removed, or an error number.
+ * the tenant's keys; "" is -KV_EINVALID. Returns the number of copies removed,
+ * or an error number. *kept: copies that matched and stay, because they are
+ * hard-pinned and not forced (NULL allowed).
  */
 long kv_client_remove_matching(struct kv_client *c, const char *pattern,
-			       int force, uint32_t *away);
+			       int force, uint64_t *kept, uint32_t *away);
 
 /* ---- one object a call ---- */
 

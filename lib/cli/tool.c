@@ -156,6 +156,12 @@ kv_tool_key(char buf[KV_TOOL_KEY_SIZE], const struct kv_key *key)
 }
 
 const char *
+kv_tool_plural(uint64_t n)
+{
+	return n == 1 ? "" : "s";
+}
+
+const char *
 kv_tool_word(char buf[KV_TOOL_WORD_SIZE], int status)
 {
 	const char *name = kv_status_name(status);

@@ -69,6 +69,9 @@ const char *kv_tool_hint(int status);
  */
 const char *kv_tool_key(char buf[KV_TOOL_KEY_SIZE], const struct kv_key *key);
 
+/* "" or "s", as in "3 nodes". */
+const char *kv_tool_plural(uint64_t n);
+
 /* The status as a word for programs: "ok", "exists", "miss". Gives buf. */
 const char *kv_tool_word(char buf[KV_TOOL_WORD_SIZE], int status);
 

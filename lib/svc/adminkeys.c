@@ -326,6 +326,7 @@ removal_write(struct kv_exchange *x, const struct kv_msg *answer)
 	kv_json_begin(&j, NULL, '{');
 	kv_json_bool(&j, "success", away == 0);
 	kv_json_u64(&j, "removed_count", kv_get64(a->removed));
+	kv_json_u64(&j, "kept_count", kv_get32(a->kept));
 	if (away > 0) {
 		kv_json_i64(&j, "error_code",
 			    kv_status_mooncake(KV_EUNREACHABLE));

@@ -84,6 +84,10 @@ struct kv_client_question {
 /* Asks and waits. 0 or -kv_status. */
 int kv_client_ask(struct kv_client *c, struct kv_client_question *q);
 
+/* Whether it is a pattern for kv_client_list() and others: 0, or -KV_EINVALID
+ * with one line in err that says what is wrong with it and where. */
+int kv_client_check_pattern(const char *pattern, char *err, size_t err_bytes);
+
 /* 32 hex digits. */
 void kv_client_hex(char out[33], const struct kv_id *id);
 

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/num.h"
 #include "base/status.h"
+#include "store/pattern.h"
 #include "svc/ask.h"
 #include "svc/client.h"
 #include "svc/vec.h"
@@ -15,6 +16,21 @@
 /* The master passes these on to nodes, which may take their time. */
 #define RELAY_NS   (6 * KV_NS_PER_S)
 #define LIST_LIMIT 4096 /* keys of one page */
+
+int
+kv_client_check_pattern(const char *pattern, char *err, size_t err_bytes)
+{
+	char text[KV_PATTERN_TEXT_BYTES];
+	struct kv_pattern *p;
+
+	p = kv_pattern_new(pattern, strlen(pattern), text);
+	if (!p) {
+		snprintf(err, err_bytes, "%s", text);
+		return -KV_EINVALID;
+	}
+	kv_pattern_free(p);
+	return 0;
+}
 
 /* ---- remove ---- */
 
@@ -27,6 +43,7 @@ struct remove_question {
 	const char *pattern; /* KV_REMOVE_REGEX */
 	int *status;         /* of each key, or NULL */
 	uint64_t removed;
+	uint64_t kept;
 	uint32_t away;
 };
 
@@ -87,6 +104,7 @@ remove_take(struct kv_client_question *q, const struct kv_msg *msg)
 	for (i = 0; r->status && i < r->n; i++)
 		r->status[i] = -statuses[i];
 	r->removed += kv_get64(b->removed);
+	r->kept += kv_get32(b->kept);
 	r->away = kv_get32(b->away) + q->is_partial;
 	return 0;
 }
@@ -157,7 +175,7 @@ kv_client_remove(struct kv_client *c, const struct kv_key *keys, size_t n,
 
 long
 kv_client_remove_matching(struct kv_client *c, const char *pattern, int force,
-			  uint32_t *away)
+			  uint64_t *kept, uint32_t *away)
 {
 	struct remove_question r = {
 		.op = pattern ? KV_REMOVE_REGEX : KV_REMOVE_ALL,
@@ -166,11 +184,13 @@ kv_client_remove_matching(struct kv_client *c, const char *pattern, int force,
 	};
 	int rc;
 
-	if (!c || (pattern && strlen(pattern) > UINT16_MAX))
+	if (!c || (pattern && (!*pattern || strlen(pattern) > UINT16_MAX)))
 		return -KV_EINVALID;
 	rc = remove_ask(c, &r);
 	if (rc < 0)
 		return rc;
+	if (kept)
+		*kept = r.kept;
 	if (away)
 		*away = r.away;
 	return (long)r.removed;

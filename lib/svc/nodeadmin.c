@@ -67,12 +67,13 @@ struct sweep {
 	struct match match;
 	uint64_t cursor;
 	uint64_t removed;
+	uint32_t kept; /* for their hard pins */
 	bool force;
 };
 
 static void
 remove_answer(struct kv_nodepeer *peer, uint64_t id, int status,
-	      uint64_t removed)
+	      uint64_t removed, uint32_t kept)
 {
 	struct kv_remove_r *r;
 
@@ -82,6 +83,7 @@ remove_answer(struct kv_nodepeer *peer, uint64_t id, int status,
 		return;
 	r->status = (uint8_t)status;
 	r->removed = kv_le64(removed);
+	r->kept = kv_le32(kept);
 	kv_conn_end(peer->conn);
 }
 
@@ -90,8 +92,12 @@ sweep_visit(void *arg, struct kv_object *o)
 {
 	struct sweep *sw = arg;
 
-	if (!match_is(&sw->match, o) || !may_remove(o, sw->force))
+	if (!match_is(&sw->match, o))
 		return;
+	if (!may_remove(o, sw->force)) {
+		sw->kept++;
+		return;
+	}
 	kv_nodeadmin_drop(sw->job.peer->node, o);
 	sw->removed++;
 }
@@ -113,7 +119,8 @@ sweep_step(struct kv_nodejob *job)
 			return false;
 		}
 		if (!sw->cursor) {
-			remove_answer(job->peer, job->id, KV_OK, sw->removed);
+			remove_answer(job->peer, job->id, KV_OK, sw->removed,
+				      sw->kept);
 			return false;
 		}
 	} while (++n < SLICE_STEPS &&
@@ -165,6 +172,7 @@ remove_keys(const struct removal *rm, struct kv_cut *cut)
 	struct kv_remove_r *r;
 	uint64_t removed = 0;
 	const uint8_t *keys;
+	uint32_t kept = 0;
 	size_t bytes = 0;
 	uint8_t *statuses;
 	void *tail;
@@ -184,11 +192,13 @@ remove_keys(const struct removal *rm, struct kv_cut *cut)
 	for (i = 0; i < rm->count; i++) {
 		statuses[i] = (uint8_t)remove_key(rm, keys, kv_get16(lens[i]));
 		removed += statuses[i] == KV_OK;
+		kept += statuses[i] == KV_EBUSY;
 		keys += kv_get16(lens[i]);
 	}
 	kv_stats_add(&rm->peer->node->stats, KV_STAT_REMOVED, removed);
 	r->count = kv_le32(rm->count);
 	r->removed = kv_le64(removed);
+	r->kept = kv_le32(kept);
 	kv_conn_end(rm->peer->conn);
 	return true;
 }
@@ -213,7 +223,7 @@ remove_matching(const struct removal *rm, const void *pattern, size_t len)
 	if (!sw) {
 		kv_pattern_free(p);
 		remove_answer(rm->peer, rm->id,
-			      rm->tenant < 0 ? KV_OK : KV_ENOMEM, 0);
+			      rm->tenant < 0 ? KV_OK : KV_ENOMEM, 0, 0);
 		return;
 	}
 	sw->match.tenant = (unsigned)rm->tenant;

@@ -76,6 +76,7 @@ struct kv_relay {
 	struct kv_relay_key *keys;
 	uint32_t count;
 	uint64_t removed;
+	uint32_t kept;
 
 	/* KEYS */
 	struct kv_id node;

@@ -271,6 +271,7 @@ remove_take(struct kv_relayleg *leg, const struct kv_msg *msg)
 	if (r->op == KV_REMOVE_KEYS)
 		return keys_take(leg, mb, msg);
 	r->removed += kv_get64(a->removed);
+	r->kept += kv_get32(a->kept);
 	return kv_get64(a->removed) > 0 ? settle(leg, mb) : KV_RELAYLEG_OVER;
 }
 
@@ -294,9 +295,12 @@ remove_finish(struct kv_relay *r)
 	uint32_t i;
 	uint8_t *to;
 
-	for (i = 0; i < r->count; i++)
+	for (i = 0; i < r->count; i++) {
 		r->removed += r->keys[i].status == KV_OK;
+		r->kept += r->keys[i].status == KV_EBUSY;
+	}
 	body.removed = kv_le64(r->removed);
+	body.kept = kv_le32(r->kept);
 	if (r->away.len > 0)
 		kv_master_count(r->m, stats[r->op].fails, 1);
 	to = kv_bytes_reserve(&r->out, sizeof(body) + r->count + r->away.len);

@@ -214,8 +214,8 @@ struct kv_remove_r {
 	struct kv_le32 count; /* statuses: KEYS only */
 	struct kv_le64 removed;
 	struct kv_le32 away; /* nodes that were not reached */
-	struct kv_le32 zero2;
-	/* tail: count bytes, away kv_id */
+	struct kv_le32 kept; /* hard-pinned, and not forced */
+			     /* tail: count bytes, away kv_id */
 };
 
 struct kv_keys {

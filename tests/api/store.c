@@ -297,7 +297,7 @@ test_tenants(const char *master, const char *socket)
 
 	EXPECT(kv_client_get_one(c, "one", 3, buf, 8, NULL), -KV_EMISS);
 	EXPECT(kv_client_put_one(c, "one", 3, "mine", 4), 0);
-	EXPECT(kv_client_remove_matching(c, NULL, 0, NULL), 1);
+	EXPECT(kv_client_remove_matching(c, NULL, 0, NULL, NULL), 1);
 	kv_client_close(c);
 }
 
@@ -312,6 +312,7 @@ test_remove(struct kv_client *c)
 	struct kv_key keys[] = { key_of("one"), key_of("absent"),
 				 key_of("hard") };
 	int status[3];
+	uint64_t kept = 9;
 	uint32_t away = 9;
 	uint8_t found[3];
 
@@ -323,9 +324,13 @@ test_remove(struct kv_client *c)
 	EXPECT(status[2], -KV_EBUSY);
 	EXPECT(kv_client_exist(c, keys, 3, found, 0), 1);
 	EXPECT(kv_client_remove(c, keys + 2, 1, 1, status, NULL), 1);
-	EXPECT(kv_client_remove_matching(c, "(", 0, NULL), -KV_EINVALID);
-	EXPECT(kv_client_remove_matching(c, "^block/[0-3]", 0, &away) > 0, 1);
-	EXPECT(kv_client_remove_matching(c, NULL, 0, &away) > 0, 1);
+	EXPECT(kv_client_remove_matching(c, "(", 0, NULL, NULL), -KV_EINVALID);
+	EXPECT(kv_client_remove_matching(c, "", 0, NULL, NULL), -KV_EINVALID);
+	EXPECT(kv_client_remove_matching(c, "^block/[0-3]", 0, &kept, &away) >
+		       0,
+	       1);
+	EXPECT(kept, 0);
+	EXPECT(kv_client_remove_matching(c, NULL, 0, NULL, &away) > 0, 1);
 	EXPECT(kv_client_list(c, NULL, count, NULL, NULL), 0);
 }
 

@@ -30,7 +30,7 @@ is "$(cat out)|$(cat err)" 'removed  0|kvrm: a1: no such key' 'a line'
 ok 'again with --force' kvrm $A -f a1
 is "$(cat out)|$(cat err)" 'removed  0|' 'no line'
 exits 1 'one that is there, one that is not' kvrm $B --json a2 absent
-is "$(json out)" '{"removed":1,"missing":1,"failed":0,"nodes_away":0}' 'JSON'
+is "$(json out)" '{"removed":1,"missing":1,"kept":0,"failed":0,"nodes_away":0}' 'JSON'
 
 exits 75 'hard-pinned' kvrm $B h1
 is "$(cat err)" 'kvrm: h1: hard-pinned; --force removes it' 'a line'
@@ -43,8 +43,20 @@ is "$(cat out)" 'removed  4' 'two copies of two'
 exits 1 'by a pattern that matches nothing' kvrm $M --regex '^b[0-9]$'
 is "$(cat out)|$(cat err)" 'removed  0|kvrm: no key matches' 'a line'
 ok 'with --force' kvrm $M --force --regex '^b[0-9]$'
-ok 'all' kvrm $A --all
+exits 75 'all' kvrm $A --all
 is "$(cat out)" 'removed  2' 'but those hard-pinned'
+is "$(cat err)" 'kvrm: 1 hard-pinned object left; --force removes it' 'a line'
+exits 75 'by a pattern that only pinned ones match' kvrm $A --json --regex '^h'
+is "$(json out)" \
+	'{"removed":0,"missing":0,"kept":1,"failed":0,"nodes_away":0}' 'JSON'
+exits 64 'by an empty pattern' kvrm $A --regex ''
+is "$(cat err)" \
+	'kvrm: --regex: every key matches the empty pattern; --all removes all' \
+	'which may be a mistake'
+exits 64 'by a pattern that is none' kvrm $A --regex 'h(2'
+is "$(cat err)" \
+	'kvrm: --regex: the pattern is wrong at byte 3: missing closing parenthesis' \
+	'why, and where'
 is "$(kvdiag $M keys)" h2 'which stay'
 ok 'all by force' kvrm $A --all --force
 is "$(kvdiag $M keys)" '' 'nothing stays'
@@ -62,7 +74,7 @@ kvput $A --prefer "$(addr a)" k1 in || fail 'put k1'
 kvput $B --prefer "$(addr b)" k3 in || fail 'put k3'
 kill -STOP "$(pid_of b)"
 exits 75 'a node is away' kvrm $A --all
-like "$(cat err)" '^kvrm: 1 nodes could not be told; run kvrm again' 'a line'
+like "$(cat err)" '^kvrm: 1 node could not be told; run kvrm again' 'a line'
 kill -CONT "$(pid_of b)"
 wait_nodes 2
 kvrm $A --all >again 2>&1
@@ -74,7 +86,7 @@ kvput $A -r 2 two in || fail 'put two copies'
 kill -STOP "$(pid_of m)"
 exits 75 'one key, without a master' kvrm $A two
 is "$(cat out)" 'removed  1' 'is removed here'
-like "$(cat err)" '^kvrm: 1 nodes could not be told; run kvrm again' 'a line'
+like "$(cat err)" '^kvrm: 1 node could not be told; run kvrm again' 'a line'
 exits 75 'all, without a master' kvrm $A --all
 exits 75 'kvdiag keys, without a master' kvdiag $A keys
 exits 75 'kvdiag key, without a master' kvdiag $A key two

@@ -414,7 +414,7 @@ def seeds():
     yield 'WANT', {'count': 1}, hash_of(8)
     yield 'REMOVE', {'op': 1, 'tenant_len': 4, 'count': 2}, (
         b'acme' + struct.pack('<HH', 1, len(key)) + b'k' + key)
-    yield 'REMOVE_R', {'count': 2, 'removed': 1, 'away': 1}, (
+    yield 'REMOVE_R', {'count': 2, 'removed': 1, 'away': 1, 'kept': 1}, (
         bytes([0, 1]) + boot)
     yield 'KEYS', {'node': boot, 'cursor': 64, 'limit': 1000,
                    'pattern_len': 7, 'tenant_len': 4}, b'acme^model@'

@@ -858,7 +858,10 @@ answer_remove(struct rignode *n, unsigned flags, const char *tenant,
 {
 	struct wireframe *f = asked(n, KV_MSG_REMOVE);
 	const struct kv_remove *q = (void *)f->body;
-	struct kv_remove_r r = { .removed = kv_le64(removed) };
+	struct kv_remove_r r = {
+		.removed = kv_le64(removed),
+		.kept = kv_le32(flags ? 0 : 1),
+	};
 
 	assert_int_equal(q->op, KV_REMOVE_ALL);
 	assert_int_equal(q->flags, flags);
@@ -879,12 +882,12 @@ everything_is_removed(void **state)
 	answer_remove(&a, 0, "", 3);
 	answer_remove(&b, 0, "", 4);
 	assert_int_equal(take(), 200);
-	check_text("{\"success\":true,\"removed_count\":7}");
+	check_text("{\"success\":true,\"removed_count\":7,\"kept_count\":2}");
 	say(&c, "POST", "/api/v1/remove_all?force=true&tenant_id=t");
 	answer_remove(&a, KV_REMOVE_FORCE, "t", 0);
 	answer_remove(&b, KV_REMOVE_FORCE, "t", 0);
 	assert_int_equal(take(), 200);
-	check_text("{\"success\":true,\"removed_count\":0}");
+	check_text("{\"success\":true,\"removed_count\":0,\"kept_count\":0}");
 }
 
 static void
@@ -896,6 +899,7 @@ removal_with_a_node_away(void **state)
 	rig_ms(2500);
 	assert_int_equal(take(), 503);
 	check_text("{\"success\":false,\"removed_count\":3,"
+		   "\"kept_count\":0,"
 		   "\"error_code\":-900,\"error_message\":"
 		   "\"not all nodes answered: try again\",\"away\":["
 		   "\"b0000000-0000-0000-0000-000000000000\"]}");

@@ -105,7 +105,8 @@ remove_serve(struct rignode *n, const char *letters, const char *statuses)
 }
 
 static void
-removed_is(uint64_t id, const char *statuses, unsigned removed, unsigned away)
+removed_but(uint64_t id, const char *statuses, unsigned removed, unsigned away,
+	    unsigned kept)
 {
 	struct wireframe *f = rig_wait(&req, KV_MSG_REMOVE_R);
 	struct kv_remove_r *r = (void *)f->body;
@@ -115,11 +116,18 @@ removed_is(uint64_t id, const char *statuses, unsigned removed, unsigned away)
 	assert_int_equal(r->status, 0);
 	assert_int_equal(kv_get64(r->removed), removed);
 	assert_int_equal(kv_get32(r->away), away);
+	assert_int_equal(kv_get32(r->kept), kept);
 	assert_int_equal(kv_get32(r->count), strlen(statuses));
 	assert_int_equal(f->tail_len, strlen(statuses) + 16 * away);
 	for (i = 0; i < strlen(statuses); i++)
 		assert_int_equal(f->tail[i], statuses[i] - '0');
 	wireframe_free(f);
+}
+
+static void
+removed_is(uint64_t id, const char *statuses, unsigned removed, unsigned away)
+{
+	removed_but(id, statuses, removed, away, 0);
 }
 
 static void
@@ -154,7 +162,7 @@ what_is_not_removed_counts_most(void **state)
 	id = remove_send("", "xy", 0);
 	remove_serve(&a, "xy", "71"); /* KV_EBUSY: hard-pinned; a miss */
 	remove_serve(&b, "xy", "00");
-	removed_is(id, "70", 1, 0);
+	removed_but(id, "70", 1, 0, 1);
 	assert_int_equal(letter_owners('x'), 1);
 }
 
@@ -342,7 +350,10 @@ static void
 pattern_serve(struct rignode *n, const char *pattern, unsigned removed)
 {
 	struct wireframe *f = rig_wait(&n->p, KV_MSG_REMOVE);
-	struct kv_remove_r r = { .removed = kv_le64(removed) };
+	struct kv_remove_r r = {
+		.removed = kv_le64(removed),
+		.kept = kv_le32(removed > 0),
+	};
 
 	assert_int_equal(f->tail_len, strlen(pattern));
 	assert_memory_equal(f->tail, pattern, strlen(pattern));
@@ -362,7 +373,7 @@ all_nodes_remove_all(void **state)
 	pattern_serve(&a, "", 5);
 	pattern_serve(&b, "", 0);
 	pattern_serve(&c, "", 2);
-	removed_is(id, "", 7, 0);
+	removed_but(id, "", 7, 0, 2);
 	assert_int_equal(rig_stat(&req, "master_remove_all_requests_total"), 1);
 	assert_int_equal(rig_stat(&req, "master_remove_all_failures_total"), 0);
 }
@@ -451,7 +462,7 @@ nodes_that_did_not_remove_are_away(void **state)
 	rig_ms(5);
 	id = pattern_send("^x");
 	pattern_serve(&a, "^x", 5);
-	removed_is(id, "", 5, 2);
+	removed_but(id, "", 5, 2, 1);
 	assert_int_equal(
 		rig_stat(&req, "master_remove_by_regex_failures_total"), 1);
 }

@@ -124,17 +124,24 @@ ask_remove(uint8_t op, uint8_t flags, const char *tenant, uint32_t count,
 }
 
 static void
-removed(uint64_t n, const char *statuses, size_t count)
+removed_but(uint64_t n, const char *statuses, size_t count, unsigned kept)
 {
 	struct wireframe *f = answer(KV_MSG_REMOVE_R);
 	const struct kv_remove_r *r = (void *)f->body;
 
 	assert_int_equal(r->status, KV_OK);
+	assert_int_equal(kv_get32(r->kept), kept);
 	assert_int_equal(kv_get64(r->removed), n);
 	assert_int_equal(kv_get32(r->count), count);
 	assert_int_equal(f->tail_len, count);
 	assert_memory_equal(f->tail, statuses, count);
 	wireframe_free(f);
+}
+
+static void
+removed(uint64_t n, const char *statuses, size_t count)
+{
+	removed_but(n, statuses, count, 0);
 }
 
 static void
@@ -147,7 +154,7 @@ keys_are_removed_one_by_one(void **state)
 	put("b");
 	put_hard("h");
 	ask_remove(KV_REMOVE_KEYS, 0, "", 3, "\1\0\1\0\1\0axh", 9);
-	removed(1, want, 3);
+	removed_but(1, want, 3, 1);
 	assert_false(has("a"));
 	assert_true(has("b"));
 	assert_true(has("h"));
@@ -196,7 +203,7 @@ what_matches_is_removed_in_slices(void **state)
 	put_hard("a-hard");
 	ask_remove(KV_REMOVE_REGEX, 0, "", 2, "^a", 2);
 	simnode_run(&sim, 100);
-	removed(1000, "", 0);
+	removed_but(1000, "", 0, 1);
 	assert_int_equal(simnode_stat(&sim, "keys"), 1001);
 	assert_true(has("a-hard"));
 	ask_remove(KV_REMOVE_REGEX, KV_REMOVE_FORCE, "", 2, "^a", 2);
