@@ -11,8 +11,8 @@
  *    see kv_status_text(). No errno.
  *  - A struct kv_client and a struct kv_engine may be used by any number of
  *    threads at once. A struct kv_op belongs to one thread at a time.
- *  - Keys and values are copied or read only during the call (until kv_op_wait
- *    returned, for kv_op_submit calls) and stay the caller's.
+ *  - Keys and values are copied or read only during the call (what the _submit
+ *    functions start: until kv_op_wait returned 0) and stay the caller's.
  *  - No function changes signals, the locale or other process-wide settings,
  *    none ends the process. After fork() the child may only exec or _exit;
  *    calls of the child on objects of the parent fail with -KV_ECLOSED.
@@ -60,7 +60,8 @@ enum kv_status {
 	KV_ECLOSED = 17,     /* the object is closed, or this is a fork */
 	KV_ENOMEM = 18,      /* this process is out of memory or descriptors */
 	KV_EGONE = 19,       /* the object or the peer went away meanwhile */
-	KV_ELEASED = 20,     /* protected for a time (compatibility mode) */
+	KV_ELEASED = 20,     /* Mooncake's "object has a lease"; there are
+			      * none here, so no call returns it */
 	KV_EINTERNAL = 21,   /* a bug; the log says more */
 	KV_ENOTSUP = 22,     /* not built in, or not for this kind of peer */
 };
@@ -75,7 +76,8 @@ const char *kv_status_name(int status);
 struct kv_client;
 
 struct kv_client_opts {
-	size_t size; /* sizeof(struct kv_client_opts), for later versions */
+	size_t size; /* sizeof(struct kv_client_opts); as in all options here,
+		      * another size is an error */
 
 	/* "host:port" of the master; several separated by commas. NULL: those
 	 * that the local node uses. "", or none there: that node's own keys
@@ -109,10 +111,11 @@ struct kv_client_opts {
 
 /*
  * Opens. NULL on failure, with one line in err (if err_bytes > 0) that says
- * what to do about it. With neither master nor local node: failure. A master
- * that does not answer in time is a failure unless there is a local node,
- * which serves its own keys meanwhile. An embedded node has joined the pool
- * when this returns, if a master answered in time.
+ * what to do about it; else that is "". With neither master nor local node:
+ * failure. A master that does not answer in time is a failure unless there is a
+ * local node, which serves its own keys meanwhile: one of another process is
+ * enough at once, an embedded one is waited for until it has joined the pool,
+ * and after open_timeout_ms goes on by itself.
  */
 struct kv_client *kv_client_open(const struct kv_client_opts *opts, char *err,
 				 size_t err_bytes);
@@ -330,8 +333,8 @@ long kv_client_list(struct kv_client *c, const char *pattern, kv_list_fn *fn,
 long kv_client_stats(struct kv_client *c, const char *whose, char *buf,
 		     size_t buf_bytes);
 
-/* "host:port" of the embedded node as the master knows it, "" without one.
- * Valid until close. */
+/* "host:port" of the embedded node as the master knew it in kv_client_open(),
+ * or as node_addr said; "" without either. Valid until close. */
 const char *kv_client_node_addr(struct kv_client *c);
 
 /* ---- raw transfers between registered memories of two processes ---- */
@@ -369,7 +372,7 @@ struct kv_engine_opts {
 				* self); 0: 1, at most 64 */
 };
 
-/* opts may be NULL. NULL on failure, with one line in err. */
+/* opts may be NULL. NULL on failure, with one line in err, which else is "". */
 struct kv_engine *kv_engine_open(const struct kv_engine_opts *opts, char *err,
 				 size_t err_bytes);
 /*

@@ -339,8 +339,10 @@ pool_open(struct kv_client *c, const struct kv_client_opts *o, char *socket,
 	c->pool = kv_pool_start(&p, NULL, err, err_bytes);
 	if (!c->pool)
 		return -1;
-	snprintf(c->node_addr, sizeof(c->node_addr), "%s",
-		 kv_pool_addr(c->pool));
+	/* Without a host it is of no use to others; the master sees one. */
+	if (kv_pool_addr(c->pool)[0] != ':')
+		snprintf(c->node_addr, sizeof(c->node_addr), "%s",
+			 kv_pool_addr(c->pool));
 	return 0;
 }
 
@@ -422,8 +424,9 @@ first_contact(struct kv_client *c, const struct kv_client_opts *o,
 			    kv_link_why(cc->ch->local, local));
 	while (c->hub.n_masters > 0) {
 		nodes = kv_client_nodes(c, NULL, 0);
-		is_over = nodes >= 0 && c->pool ? pool_is_found(c)
-						: nodes >= 0 || local == 0;
+		/* An embedded node is waited for until others find it. */
+		is_over = c->pool ? nodes >= 0 && pool_is_found(c)
+				  : nodes >= 0 || local == 0;
 		if (is_over ||
 		    kv_clock_now(&(struct kv_clock){ 0 }) + RETRY_NS >= until)
 			break;
@@ -489,11 +492,14 @@ kv_client_open(const struct kv_client_opts *opts, char *err, size_t err_bytes)
 	struct kv_client *c;
 	bool is_guess;
 
-	if (!opts || opts->size > sizeof(o)) {
-		fail(err, err_bytes, "options of a later version");
+	if (!opts || opts->size != sizeof(o)) {
+		fail(err, err_bytes,
+		     opts ? "options of a wrong size: .size must be "
+			    "sizeof(struct kv_client_opts)"
+			  : "no options");
 		return NULL;
 	}
-	memcpy(&o, opts, opts->size);
+	memcpy(&o, opts, sizeof(o));
 	c = client_new(&o);
 	if (!c) {
 		fail(err, err_bytes, "out of memory");
@@ -520,6 +526,7 @@ kv_client_open(const struct kv_client_opts *opts, char *err, size_t err_bytes)
 		return NULL;
 	}
 	c->hub.is_opening = false;
+	fail(err, err_bytes, "%s", "");
 	return c;
 }
 

@@ -38,7 +38,7 @@ put_options(struct kv_putop *op, const struct kv_put_opts *opts)
 	op->replicas = 1;
 	if (!opts)
 		return 0;
-	if (opts->replicas > KV_REPLICAS_MAX)
+	if (opts->size != sizeof(*opts) || opts->replicas > KV_REPLICAS_MAX)
 		return -KV_EINVALID;
 	if (opts->replicas > 0)
 		op->replicas = opts->replicas;
@@ -130,7 +130,8 @@ kv_client_get(struct kv_client *c, struct kv_get_item *items, size_t n,
 	int status = 0;
 	size_t i;
 
-	if (!c || (n > 0 && !items) || n >= UINT32_MAX)
+	if (!c || (n > 0 && !items) || n >= UINT32_MAX ||
+	    (opts && opts->size != sizeof(*opts)))
 		return -KV_EINVALID;
 	if (n == 0)
 		return 0;

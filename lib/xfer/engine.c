@@ -171,7 +171,7 @@ set_options(struct kv_engine *e, const struct kv_engine_opts *opts)
 	struct kv_engine_opts *o = &e->o;
 
 	if (opts)
-		memcpy(o, opts, kv_min_size(opts->size, sizeof(*o)));
+		*o = *opts;
 	if (!o->listen)
 		o->listen = "0.0.0.0:0";
 	if (!o->timeout_ms)
@@ -226,6 +226,12 @@ kv_engine_open(const struct kv_engine_opts *opts, char *err, size_t err_bytes)
 	struct kv_engine *e;
 
 	pthread_once(&once, watch_forks);
+	if (opts && opts->size != sizeof(*opts)) {
+		snprintf(err, err_bytes,
+			 "options of a wrong size: .size must be "
+			 "sizeof(struct kv_engine_opts)");
+		return NULL;
+	}
 	e = engine_new(opts);
 	if (!e) {
 		snprintf(err, err_bytes, "out of memory");
@@ -241,6 +247,8 @@ kv_engine_open(const struct kv_engine_opts *opts, char *err, size_t err_bytes)
 		return NULL;
 	}
 	e->o.listen = NULL; /* the caller's */
+	if (err_bytes > 0)
+		err[0] = '\0';
 	return e;
 }
 

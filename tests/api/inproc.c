@@ -9,6 +9,7 @@
 
 #include <kvpool.h>
 #include <string.h>
+#include <time.h>
 
 #include "expect.h"
 
@@ -32,6 +33,34 @@ open_or_die(const char *master, uint64_t segment_bytes)
 	return c;
 }
 
+/* No master answers: it is waited for, then the node is alone. */
+static void
+test_alone(void)
+{
+	const struct kv_client_opts o = {
+		.size = sizeof(o),
+		.master = "127.0.0.1:1",
+		.socket = "",
+		.segment_bytes = 64 << 20,
+		.open_timeout_ms = 500,
+	};
+	struct timespec a, b;
+	struct kv_client *c;
+
+	clock_gettime(CLOCK_MONOTONIC, &a);
+	c = kv_client_open(&o, err, sizeof(err));
+	clock_gettime(CLOCK_MONOTONIC, &b);
+	EXPECT(c != NULL, 1);
+	EXPECT(strcmp(err, ""), 0);
+	EXPECT((b.tv_sec - a.tv_sec) * 1000 +
+			       (b.tv_nsec - a.tv_nsec) / 1000000 >
+		       300,
+	       1);
+	EXPECT(strcmp(kv_client_node_addr(c), ""), 0);
+	EXPECT(kv_client_put_one(c, "own", 3, "x", 1), 0);
+	kv_client_close(c);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -44,6 +73,7 @@ main(int argc, char **argv)
 	struct kv_put_item p = { .bufs = &value, .nbufs = 1 };
 
 	EXPECT(argc, 2);
+	test_alone();
 	memset(large, 'x', sizeof(large));
 	node = open_or_die(argv[1], 64 << 20);
 	EXPECT(kv_client_node_addr(node)[0] != '\0', 1);

@@ -67,6 +67,13 @@ test_open(void)
 	err[0] = '\0';
 	EXPECT(kv_client_open(&o, err, sizeof(err)) == NULL, 1);
 	EXPECT(err[0] != '\0', 1);
+	EXPECT(kv_client_open(NULL, err, sizeof(err)) == NULL, 1);
+	EXPECT(strcmp(err, "no options"), 0);
+	for (o.size = 0; o.size < 2 * sizeof(o); o.size += sizeof(o) + 8) {
+		EXPECT(kv_client_open(&o, err, sizeof(err)) == NULL, 1);
+		EXPECT(strncmp(err, "options of a wrong size", 23), 0);
+	}
+	o.size = sizeof(o);
 	o.master = "no such host.invalid";
 	EXPECT(kv_client_open(&o, err, sizeof(err)) == NULL, 1);
 	o.master = "127.0.0.1:1";
@@ -99,6 +106,21 @@ test_one(struct kv_client *c)
 	EXPECT(kv_client_put_one(c, long_key, 1025, "v", 1), -KV_EINVALID);
 	EXPECT(kv_client_put_one(c, long_key, 1024, "v", 1), 0);
 	EXPECT(kv_client_get_one(c, long_key, 1024, buf, 8, NULL), 1);
+}
+
+/* Options whose size nobody set would count for nothing. */
+static void
+test_opts(struct kv_client *c)
+{
+	const struct kv_put_opts put = { .replicas = 2 };
+	const struct kv_get_opts get = { .timeout_ms = 1000 };
+	struct kv_put_item p = { .key = key_of("opts") };
+	struct kv_get_item g = { .key = p.key };
+
+	EXPECT(kv_client_put(c, &p, 1, &put), -KV_EINVALID);
+	EXPECT(kv_client_get(c, &g, 1, &get), -KV_EINVALID);
+	EXPECT(kv_client_get(c, &g, 1, NULL), 0);
+	EXPECT(g.status, -KV_EMISS);
 }
 
 /* Blocks of a model's layers: each value out of three buffers. */
@@ -370,6 +392,7 @@ main(int argc, char **argv)
 	for (int i = 0; i < 2; i++) {
 		c = open_or_die(argv[1], i == 0 ? argv[2] : "", NULL);
 		test_one(c);
+		test_opts(c);
 		test_batch(c, argv[3]);
 		test_part(c);
 		test_exist(c);

@@ -30,6 +30,16 @@ byte_at(size_t i)
 	return (unsigned char)(i * 2654435761u >> 13);
 }
 
+static void
+test_opts(void)
+{
+	const struct kv_engine_opts o = { .no_attach = 1 };
+
+	EXPECT(kv_engine_open(&o, err, sizeof(err)) == NULL, 1);
+	EXPECT(strncmp(err, "options of a wrong size", 23), 0);
+	EXPECT(kv_engine_open(&o, NULL, 0) == NULL, 1);
+}
+
 static struct kv_engine *
 open_or_die(int no_attach)
 {
@@ -183,6 +193,7 @@ main(int argc, char **argv)
 
 	if (argc > 1 && strcmp(argv[1], "serve") == 0)
 		return serve(no_attach);
+	test_opts();
 	pid = other_start(argv, peer, &remote);
 	e = open_or_die(no_attach);
 	memory = malloc(BYTES);
