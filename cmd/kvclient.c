@@ -60,7 +60,8 @@ parse(int key, char *arg, struct argp_state *state)
 						      1, WORKERS_MAX);
 		return 0;
 	case ARGP_KEY_ARG:
-		argp_failure(state, EX_USAGE, 0, "%s: no arguments here", arg);
+		argp_failure(state, EX_USAGE, 0,
+			     "'%s': there are options, but no arguments", arg);
 		return EINVAL;
 	default:
 		return ARGP_ERR_UNKNOWN;

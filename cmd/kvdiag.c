@@ -70,7 +70,8 @@ check(struct kvdiag *d, const struct argp_state *state)
 		return;
 	}
 	if (c->arity == ARG_NONE && d->arg)
-		argp_failure(state, EX_USAGE, 0, "'%s' is too much", d->arg);
+		argp_failure(state, EX_USAGE, 0, "one argument too many: '%s'",
+			     d->arg);
 	else if (c->arity == ARG_KEY && !d->arg)
 		argp_failure(state, EX_USAGE, 0, "key: which KEY?");
 	else if (c->arity == ARG_KEY)
@@ -99,8 +100,8 @@ parse(int key, char *arg, struct argp_state *state)
 		else if (!d->arg)
 			d->arg = arg;
 		else
-			argp_failure(state, EX_USAGE, 0, "'%s' is too much",
-				     arg);
+			argp_failure(state, EX_USAGE, 0,
+				     "one argument too many: '%s'", arg);
 		return 0;
 	case ARGP_KEY_END:
 		check(d, state);

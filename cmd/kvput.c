@@ -29,7 +29,7 @@ check(struct kvput_options *o, const struct argp_state *state)
 	unsigned max = o->is_batch ? 1 : 2;
 
 	if (o->n_args > max)
-		argp_failure(state, EX_USAGE, 0, "'%s' is too much",
+		argp_failure(state, EX_USAGE, 0, "one argument too many: '%s'",
 			     o->args[max]);
 	if (o->put.soft_pin && o->put.hard_pin)
 		argp_failure(state, EX_USAGE, 0,
@@ -70,8 +70,8 @@ parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case ARGP_KEY_ARG:
 		if (o->n_args == 2)
-			argp_failure(state, EX_USAGE, 0, "'%s' is too much",
-				     arg);
+			argp_failure(state, EX_USAGE, 0,
+				     "one argument too many: '%s'", arg);
 		o->args[o->n_args++] = arg;
 		return 0;
 	case ARGP_KEY_END:

@@ -59,8 +59,9 @@
 #define KV_ENGINE_OPS_MAX         4096 /* submitted, not yet begun */
 
 /* Memory. */
-#define KV_EXTENTS_MAX   1024 /* pieces of one object */
-#define KV_GRANULE_BYTES 256  /* unit and alignment of an extent */
+#define KV_POOL_BYTES_MIN (1u << 20)
+#define KV_EXTENTS_MAX    1024 /* pieces of one object */
+#define KV_GRANULE_BYTES  256  /* unit and alignment of an extent */
 
 /* Control plane. */
 #define KV_LOG_LINE_BYTES_MAX 4096 /* with newline; PIPE_BUF, so atomic */

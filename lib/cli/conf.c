@@ -11,7 +11,12 @@
 #include <unistd.h>
 
 #include "base/attr.h"
+#include "base/clock.h"
+#include "base/log.h"
 #include "cli/pyjson.h"
+
+/* What a heartbeat may take; nodes send four in that time. */
+#define TTL_NS_MIN (100 * KV_NS_PER_MS)
 
 enum {
 	UNKNOWN_MAX = 32, /* unknown keys that are named */
@@ -31,6 +36,28 @@ static const struct kv_conf_key keys[] = {
 			       .letter = (c) },
 #include "cli/conf.def"
 #undef KV_CONF
+};
+
+/*
+ * Keys by which Mooncake, SGLang and LMCache set up what is not here, or is set
+ * up in another way: their files are read without a word about them.
+ */
+static const char *const foreign[] = {
+	"local_hostname",
+	"rdma_devices",
+	"master_server_addr",
+	"ipc_socket_path",
+	"enable_ssd_offload",
+	"ssd_offload_path",
+	"storage_root_dir",
+	"enable_client_http_server",
+	"client_server_address",
+	"master_metrics_port",
+	"check_server",
+	"standalone_storage",
+	"transfer_timeout",
+	"prefer_local_alloc",
+	"mooncake_prefer_local_alloc",
 };
 
 /* What a file said, key by key. A key that comes twice counts the last time. */
@@ -96,6 +123,13 @@ member(void *arg, struct kv_jsonscan_span key, struct kv_jsonscan_span value)
 	if (number >= 0) {
 		f->value[number] = value;
 		return;
+	}
+	for (size_t i = 0; i < KV_ARRAY_LEN(foreign); i++) {
+		if (is_same(key, foreign[i], strlen(foreign[i]))) {
+			kv_debug("config: \"%s\" means nothing here",
+				 foreign[i]);
+			return;
+		}
 	}
 	for (size_t i = 0; i < f->unknown_n; i++)
 		if (is_same(f->unknown[i], key.p, key.n))
@@ -375,11 +409,14 @@ kv_conf_check(const struct kv_conf *c, char *err, size_t size)
 	enum kv_conf_number segment = KV_CONF_GLOBAL_SEGMENT_SIZE;
 	bool is_own = c->source[segment] == KV_CONF_OPTION;
 	bool standalone = strcmp(c->mode, "standalone-store") == 0;
+	bool is_option = c->source[KV_CONF_MODE] == KV_CONF_OPTION;
 	char text[KV_CONF_TEXT_SIZE + 64];
 
 	if (!standalone && strcmp(c->mode, "embedded") != 0) {
-		snprintf(text, sizeof(text), "unknown Mooncake mode: %s",
-			 c->mode);
+		snprintf(text, sizeof(text), "unknown Mooncake mode: %s%s",
+			 c->mode,
+			 is_option ? ", neither embedded nor standalone-store"
+				   : "");
 		return refuse(c, KV_CONF_MODE, err, size, text);
 	}
 	if (c->local_buffer_size <= 0)
@@ -401,6 +438,9 @@ kv_conf_check(const struct kv_conf *c, char *err, size_t size)
 	if (c->local_buffer_size == INT64_MAX)
 		return refuse(c, KV_CONF_LOCAL_BUFFER_SIZE, err, size,
 			      "local_buffer_size is beyond all memory");
+	if (c->client_ttl_ns < TTL_NS_MIN)
+		return refuse(c, KV_CONF_CLIENT_TTL, err, size,
+			      "client_ttl must be 100ms or more");
 	return 0;
 }
 

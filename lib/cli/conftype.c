@@ -12,6 +12,7 @@
 
 #include "base/attr.h"
 #include "base/clock.h"
+#include "base/limits.h"
 #include "base/str.h"
 #include "base/utf8.h"
 #include "cli/pyjson.h"
@@ -96,6 +97,21 @@ const struct kv_conftype kv_conftype_text = {
 	.show = text_show,
 };
 
+static int
+protocol_set(void *field, const char *text, struct kv_conftype_why *why)
+{
+	if (strcmp(text, "tcp") != 0 && strcmp(text, "rdma") != 0)
+		return refuse(why, "'%s' is neither tcp nor rdma", text);
+	return copy_str(field, text, why);
+}
+
+const struct kv_conftype kv_conftype_protocol = {
+	.size = TEXT_SIZE,
+	.read = text_read,
+	.set = protocol_set,
+	.show = text_show,
+};
+
 /* What Python's str.isspace() takes. */
 static bool
 is_blank(uint32_t c)
@@ -141,16 +157,35 @@ strip(char *text)
 	return start;
 }
 
+/* The name without blanks around it. -ENAMETOOLONG. */
+static int
+tenant_take(void *field, const char *text)
+{
+	char buf[TEXT_SIZE], *name;
+	size_t n = strlen(text);
+
+	if (n >= sizeof(buf))
+		return -ENAMETOOLONG;
+	memcpy(buf, text, n + 1);
+	name = strip(buf);
+	if (!*name)
+		name = strcpy(buf, "default");
+	n = strlen(name);
+	if (n > KV_TENANT_BYTES_MAX)
+		return -ENAMETOOLONG;
+	memcpy(field, name, n + 1);
+	return 0;
+}
+
+/* An option that was given says something, unlike a key of the file. */
 static int
 tenant_set(void *field, const char *text, struct kv_conftype_why *why)
 {
-	char buf[TEXT_SIZE], *name;
-	int rc = copy_str(buf, text, why);
-
-	if (rc < 0)
-		return rc;
-	name = strip(buf);
-	return copy_str(field, *name ? name : "default", why);
+	if (!*skip_blanks(text))
+		return refuse(why, "the name is empty");
+	if (tenant_take(field, text) < 0)
+		return refuse(why, "longer than %d bytes", KV_TENANT_BYTES_MAX);
+	return 0;
 }
 
 static int
@@ -161,14 +196,14 @@ tenant_read(void *field, struct kv_jsonscan_span value,
 
 	switch (kv_pyjson_type(value)) {
 	case KV_PYJSON_NONE:
-		return tenant_set(field, "", why);
+		return tenant_take(field, "");
 	case KV_PYJSON_STR:
-		if (read_str(buf, value, why) < 0)
-			return refuse(why,
-				      "tenant_id is longer than %d bytes "
-				      "or not text",
-				      KV_CONFTYPE_TEXT_MAX);
-		return tenant_set(field, buf, why);
+		if (read_str(buf, value, why) == 0 &&
+		    tenant_take(field, buf) == 0)
+			return 0;
+		return refuse(why,
+			      "tenant_id is longer than %d bytes or not text",
+			      KV_TENANT_BYTES_MAX);
 	case KV_PYJSON_BOOL:
 	case KV_PYJSON_INT:
 	case KV_PYJSON_FLOAT:

@@ -39,7 +39,11 @@ struct kv_conftype {
 /* A field of char[KV_CONFTYPE_TEXT_MAX + 1]. */
 extern const struct kv_conftype kv_conftype_text;
 
-/* The same, blanks around it taken off; null and blank are "default". */
+/* The same; as an option "tcp" or "rdma". (vLLM takes what stands there.) */
+extern const struct kv_conftype kv_conftype_protocol;
+
+/* The same, blanks around it taken off, at most KV_TENANT_BYTES_MAX. In the
+ * file null and blank are "default". */
 extern const struct kv_conftype kv_conftype_tenant;
 
 /*

@@ -232,8 +232,10 @@ open_tcp(struct kv_listener *l, const struct kv_addr *addr)
 			       kv_addr_format(addr, text),
 			       kv_sock_error_text(-errno));
 		else
-			kv_err("cannot listen on %s: %m",
-			       kv_addr_format(addr, text));
+			kv_err("cannot listen on %s: %m%s",
+			       kv_addr_format(addr, text),
+			       errno == EADDRINUSE ? "; choose another port"
+						   : "");
 		return -errno;
 	}
 	if (getsockname(l->fd, &own.addr.sa, &own.len))

@@ -10,6 +10,7 @@
 #include "base/attr.h"
 #include "base/fault.h"
 #include "base/log.h"
+#include "base/str.h"
 #include "event/worker.h"
 #include "mem/faulter.h"
 #include "mem/seg.h"
@@ -170,8 +171,17 @@ memory_init(struct kv_pool *p, const struct kv_pool_opts *o, char *err,
 		.bytes = o->bytes,
 		.hugepages = o->hugepages,
 	};
-	int rc = kv_seg_open(&seg, &p->seg, err, n);
+	char bytes[16];
+	int rc;
 
+	if (o->bytes < KV_POOL_BYTES_MIN) {
+		snprintf(err, n,
+			 "a pool of %s is too small, it takes 1 MiB at least; "
+			 "a size without a unit is bytes",
+			 kv_str_size_format(bytes, sizeof(bytes), o->bytes));
+		return -EINVAL;
+	}
+	rc = kv_seg_open(&seg, &p->seg, err, n);
 	if (rc < 0)
 		return rc;
 	p->fd = kv_seg_fd(p->seg, true);

@@ -24,9 +24,10 @@ refused()
 	is "$(wc -l <err)" 1 'one line'
 	like "$(cat err)" "$refused_text" 'says why'
 }
-refused 64 'no arguments here' more
+refused 64 'no arguments' more
 refused 64 '--rpc-port' --rpc-port 70000
 refused 64 '--client-ttl' --client-ttl -1s
+refused 64 '100ms or more' --client-ttl 1ms
 refused 64 '--exist-grace' --exist-grace soon
 refused 64 'the port is --rpc-port' --listen 127.0.0.1:5
 refused 64 '--listen' --listen 'a b'

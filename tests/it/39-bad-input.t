@@ -163,17 +163,29 @@ config ":1:1: expected '{': the file holds one object" '[]'
 config ':1:1: expected a value' ''
 config ':1:9: expected a value' '{"mode":'
 
+# What would be taken for something else.
+for args in --global-segment-size=1 --protocol=foo --tenant= ; do
+	exits 64 "kvclient $args" timeout 10 kvclient --port=0 \
+		--socket="$T/small.sock" $args
+	is "$(wc -l <err)" 1 'a line'
+done
+long=$(head -c 65 /dev/zero | tr '\0' t)
+exits 64 'a tenant of 65 bytes' kvput $A --tenant="$long" k in
+is "$(cat err)" 'kvput: --tenant: longer than 64 bytes' 'names the option'
+
 for where in absent .; do
 	exits 78 "--config=$where" timeout 10 kvclient --config=$where
 	like "$(cat err)" "^kvclient: $where: (No such file|Is a directory)" 'why'
 done
 
 # A key that nobody knows is a spelling mistake, or another program's.
-printf '{"global_segment_size": "16MB", "global_segment_sise": 1}' >conf.json
+printf '{"global_segment_size": "16MB", "global_segment_sise": 1, %s}' \
+	'"local_hostname": "h"' >conf.json
 launch unknown kvclient --config=conf.json --port=0 --socket="$T/unknown.sock"
 like "$(cat unknown.log)" \
 	'^kvclient: conf.json: unknown key "global_segment_sise" is ignored' \
 	'an unknown key is a line'
+unlike "$(cat unknown.log)" local_hostname 'but not one of Mooncake'
 ok 'and it starts' kvput --socket="$T/unknown.sock" k in
 end_all
 done_testing

@@ -257,6 +257,11 @@ test_unknown_modes(void **state)
 	}
 }
 
+/* One byte too many. */
+#define LONG_TENANT                        \
+	"0123456789abcdef0123456789abcdef" \
+	"0123456789abcdef0123456789abcdef0"
+
 static void
 test_tenants(void **state)
 {
@@ -275,6 +280,8 @@ test_tenants(void **state)
 		"tenant_id must be a string or null, got int: 7");
 	refused("{\"tenant_id\": [\"a\"]}",
 		"tenant_id must be a string or null, got list: ['a']");
+	refused("{\"tenant_id\": \"" LONG_TENANT "\"}",
+		"tenant_id is longer than 64 bytes or not text");
 }
 
 static void
@@ -418,8 +425,9 @@ collect(void *arg, const char *text)
 static void
 test_unknown_keys_are_named_once(void **state)
 {
+	/* But not what others than vLLM read. */
 	static const char text[] =
-		"{\"local_hostname\": \"h\", \"local_hostname\": 1,"
+		"{\"local_hostname\": \"h\", \"Protocol\": \"h\","
 		"\"Protocol\": 1, \"global-segment-size\": 1,"
 		"\"master_adress\": 1, \"devicename\": 1,"
 		"\"storage_root_dir\": {\"mode\": 5}}";
@@ -433,15 +441,13 @@ test_unknown_keys_are_named_once(void **state)
 	assert_int_equal(kv_conf_parse(text, strlen(text), &c, err, 256), 0);
 	assert_string_equal(
 		out,
-		"unknown key \"local_hostname\" is ignored\n"
 		"unknown key \"Protocol\" is ignored, did you mean "
 		"\"protocol\"?\n"
 		"unknown key \"global-segment-size\" is ignored, did you mean "
 		"\"global_segment_size\"?\n"
 		"unknown key \"master_adress\" is ignored\n"
 		"unknown key \"devicename\" is ignored, did you mean "
-		"\"device_name\"?\n"
-		"unknown key \"storage_root_dir\" is ignored\n");
+		"\"device_name\"?\n");
 }
 
 static void
@@ -520,6 +526,11 @@ test_bad_options(void **state)
 		{ KV_CONF_CLIENT_TTL, "",
 		  "--client-ttl: '' is no duration such "
 		  "as 10s or 500ms" },
+		{ KV_CONF_TENANT_ID, " ", "--tenant: the name is empty" },
+		{ KV_CONF_TENANT_ID, LONG_TENANT,
+		  "--tenant: longer than 64 bytes" },
+		{ KV_CONF_PROTOCOL, "foo",
+		  "--protocol: 'foo' is neither tcp nor rdma" },
 		{ KV_CONF_HUGEPAGES, "maybe",
 		  "--hugepages: 'maybe' is neither yes nor no" },
 	};
@@ -538,7 +549,15 @@ test_bad_options(void **state)
 	}
 	assert_int_equal(kv_conf_set(&c, KV_CONF_MODE, "xyz", err, 256), 0);
 	assert_int_equal(kv_conf_check(&c, err, 256), -EINVAL);
-	assert_string_equal(err, "--mode: unknown Mooncake mode: 'xyz'");
+	assert_string_equal(err,
+			    "--mode: unknown Mooncake mode: 'xyz', neither "
+			    "embedded nor standalone-store");
+	kv_conf_init(&c);
+	assert_int_equal(kv_conf_set(&c, KV_CONF_CLIENT_TTL, "99ms", err, 256),
+			 0);
+	assert_int_equal(kv_conf_check(&c, err, 256), -EINVAL);
+	assert_string_equal(err,
+			    "--client-ttl: client_ttl must be 100ms or more");
 }
 
 static void

@@ -219,7 +219,8 @@ test_bad_values_end_in_one_line_and_64(void **state)
 		  "kvtool: --global-segment-size: 'lots' is no size such as "
 		  "512MB or 1.5GB\n" },
 		{ KV_CONF_CLIENT, "--mode", "x'y",
-		  "kvtool: --mode: unknown Mooncake mode: \"x'y\"\n" },
+		  "kvtool: --mode: unknown Mooncake mode: \"x'y\", neither "
+		  "embedded nor standalone-store\n" },
 	};
 	char out[1024];
 
@@ -342,12 +343,11 @@ test_options_win_over_the_file(void **state)
 
 	(void)state;
 	write_file(path, "{\"master_server_address\": \"file:1\", "
-			 "\"socket\": \"/file\", \"local_hostname\": 1}");
+			 "\"socket\": \"/file\", \"hostname\": 1}");
 	setenv("MOONCAKE_CONFIG_PATH", path, 1);
 	assert_int_equal(RUN(KV_CONF_TOOL, out, "-m", "opt:2"), 0);
 	snprintf(want, sizeof(want),
-		 "kvtool: %s: unknown key \"local_hostname\" is ignored\n",
-		 path);
+		 "kvtool: %s: unknown key \"hostname\" is ignored\n", path);
 	assert_string_equal(out, want);
 	parse(&p, KV_CONF_TOOL, tool_args);
 	assert_int_equal(kv_opts_load(&p.common), 0);

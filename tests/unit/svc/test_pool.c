@@ -388,6 +388,8 @@ what_cannot_be_had_is_told(void **state)
 	o.socket_group = "no-such-group";
 	refuses(&o, ENOENT, "no-such-group");
 	o.socket_group = NULL;
+	o.bytes = KV_POOL_BYTES_MIN - 1;
+	refuses(&o, EINVAL, "1 MiB");
 	o.bytes = UINT64_C(1) << 50;
 	refuses(&o, ENOMEM, "memory");
 	kv_pool_close(pool);
