@@ -42,23 +42,23 @@ int
 kvdiag_keys(struct kvdiag *d)
 {
 	struct listing l = { .d = d };
+	uint64_t undecided = 0;
 	uint32_t away = 0;
 	size_t n;
+	int code;
 	long rc;
 
 	kv_out_begin(d->out, KV_OUT_LIST, NULL);
-	rc = kv_client_list(d->client, d->arg, list_key, &l, &away);
+	rc = kv_client_list(d->client, d->arg, list_key, &l, &undecided, &away);
 	kv_out_end(d->out, KV_OUT_LIST);
 	n = l.seen.n;
 	kv_seen_fini(&l.seen);
-	if (rc == -KV_EINVALID && d->arg)
-		return kv_tool_say(EX_USAGE,
-				   "keys: the pattern takes too much work");
 	if (rc < 0)
 		return kvdiag_fail(d, (int)rc);
 	if (l.has_no_memory)
 		return kv_tool_say(EX_OSERR, "out of memory");
-	return kv_tool_worse(kvdiag_away(away), d->arg && !n);
+	code = kv_tool_worse(kvdiag_away(away), kv_tool_undecided(undecided));
+	return kv_tool_worse(code, d->arg && !n);
 }
 
 /* ---- key ---- */

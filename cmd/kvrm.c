@@ -39,6 +39,7 @@ struct result {
 	uint64_t missing;
 	uint64_t failed;
 	uint64_t kept; /* for their hard pins */
+	uint64_t undecided;
 	uint32_t away; /* nodes that could not be told */
 	int code;
 };
@@ -148,15 +149,18 @@ static long
 remove_matching(const struct options *o, struct kv_client *c, struct result *r)
 {
 	long n = kv_client_remove_matching(c, o->pattern, o->is_forced,
-					   &r->kept, &r->away);
+					   &r->kept, &r->undecided, &r->away);
 
-	if (n >= 0 && r->kept)
+	if (n < 0)
+		return n;
+	if (r->kept)
 		r->code = kv_tool_say(EX_TEMPFAIL,
 				      "%" PRIu64 " hard-pinned object%s left; "
 				      "--force removes %s",
 				      r->kept, kv_tool_plural(r->kept),
 				      r->kept == 1 ? "it" : "them");
-	else if (n == 0 && o->pattern && !o->is_forced)
+	r->code = kv_tool_worse(r->code, kv_tool_undecided(r->undecided));
+	if (n == 0 && !r->code && !r->away && o->pattern && !o->is_forced)
 		r->code = kv_tool_say(1, "no key matches");
 	return n;
 }
@@ -174,6 +178,7 @@ print(const struct options *o, const struct result *r)
 	if (o->common.json) {
 		kv_out_u64(out, "missing", r->missing);
 		kv_out_u64(out, "kept", r->kept);
+		kv_out_u64(out, "undecided", r->undecided);
 		kv_out_u64(out, "failed", r->failed);
 		kv_out_u64(out, "nodes_away", r->away);
 	}
@@ -190,9 +195,6 @@ run(void *input, struct kv_client *c)
 	long n;
 
 	n = o->n ? remove_keys(o, c, &r) : remove_matching(o, c, &r);
-	if (n == -KV_EINVALID && o->pattern)
-		return kv_tool_say(EX_USAGE,
-				   "--regex: the pattern takes too much work");
 	if (n < 0)
 		return kv_tool_fail((int)n);
 	r.removed = (uint64_t)n;

@@ -211,10 +211,12 @@ long kv_client_remove(struct kv_client *c, const struct kv_key *keys, size_t n,
 /* Removes what matches a PCRE2 pattern (searched, not anchored). NULL: all of
  * the tenant's keys; "" is -KV_EINVALID. Returns the number of copies removed,
  * or an error number. *kept: copies that matched and stay, because they are
- * hard-pinned and not forced (NULL allowed).
+ * hard-pinned and not forced. *undecided: copies that stay because the pattern
+ * takes too much work on their keys. Both may be NULL.
  */
 long kv_client_remove_matching(struct kv_client *c, const char *pattern,
-			       int force, uint64_t *kept, uint32_t *away);
+			       int force, uint64_t *kept, uint64_t *undecided,
+			       uint32_t *away);
 
 /* ---- one object a call ---- */
 
@@ -321,11 +323,12 @@ long kv_client_query(struct kv_client *c, struct kv_key key, int want_sum,
 
 /* Calls fn for each key of the tenant that matches the PCRE2 pattern (NULL:
  * all), once for each copy; fn returning non-zero stops it. Returns the number
- * of calls. *away: nodes that did not answer. */
+ * of calls. *undecided: copies left out because the pattern takes too much work
+ * on their keys (NULL allowed). *away: nodes that did not answer. */
 typedef int kv_list_fn(void *arg, struct kv_key key, uint64_t size,
 		       const char *node);
 long kv_client_list(struct kv_client *c, const char *pattern, kv_list_fn *fn,
-		    void *arg, uint32_t *away);
+		    void *arg, uint64_t *undecided, uint32_t *away);
 
 /* Counters as lines "name value\n" of the master ("master"), the local node
  * ("local") or of this client ("client"). Returns the length of the whole

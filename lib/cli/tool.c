@@ -3,6 +3,7 @@
 #include <argp.h>
 #include <ctype.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -146,6 +147,18 @@ kv_tool_fail_key(const struct kv_key *key, int status, uint64_t bytes)
 	return kv_tool_say(kv_status_exit(status), "%s: %s%s%s",
 			   kv_tool_key(buf, key), kv_status_text(status),
 			   wanted, kv_tool_hint(status));
+}
+
+int
+kv_tool_undecided(uint64_t objects)
+{
+	if (!objects)
+		return 0;
+	return kv_tool_say(EX_TEMPFAIL,
+			   "%" PRIu64 " object%s skipped: the pattern takes "
+			   "too much work on %s",
+			   objects, kv_tool_plural(objects),
+			   objects == 1 ? "its key" : "their keys");
 }
 
 const char *

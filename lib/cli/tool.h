@@ -69,6 +69,10 @@ const char *kv_tool_hint(int status);
  */
 const char *kv_tool_key(char buf[KV_TOOL_KEY_SIZE], const struct kv_key *key);
 
+/* Says on how many objects a pattern was given up, unless on none. Returns 75,
+ * or 0. */
+int kv_tool_undecided(uint64_t objects);
+
 /* "" or "s", as in "3 nodes". */
 const char *kv_tool_plural(uint64_t n);
 

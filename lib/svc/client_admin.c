@@ -44,6 +44,7 @@ struct remove_question {
 	int *status;         /* of each key, or NULL */
 	uint64_t removed;
 	uint64_t kept;
+	uint64_t undecided;
 	uint32_t away;
 };
 
@@ -105,6 +106,7 @@ remove_take(struct kv_client_question *q, const struct kv_msg *msg)
 		r->status[i] = -statuses[i];
 	r->removed += kv_get64(b->removed);
 	r->kept += kv_get32(b->kept);
+	r->undecided += kv_get64(b->undecided);
 	r->away = kv_get32(b->away) + q->is_partial;
 	return 0;
 }
@@ -175,7 +177,7 @@ kv_client_remove(struct kv_client *c, const struct kv_key *keys, size_t n,
 
 long
 kv_client_remove_matching(struct kv_client *c, const char *pattern, int force,
-			  uint64_t *kept, uint32_t *away)
+			  uint64_t *kept, uint64_t *undecided, uint32_t *away)
 {
 	struct remove_question r = {
 		.op = pattern ? KV_REMOVE_REGEX : KV_REMOVE_ALL,
@@ -191,6 +193,8 @@ kv_client_remove_matching(struct kv_client *c, const char *pattern, int force,
 		return rc;
 	if (kept)
 		*kept = r.kept;
+	if (undecided)
+		*undecided = r.undecided;
 	if (away)
 		*away = r.away;
 	return (long)r.removed;
@@ -208,6 +212,7 @@ struct list_question {
 	struct kv_bytes page; /* the keys of the answer, fn's turn later */
 	uint32_t count;
 	struct kv_id of; /* whose keys they are */
+	uint64_t undecided;
 	uint32_t away;
 };
 
@@ -249,8 +254,6 @@ list_take(struct kv_client_question *q, const struct kv_msg *msg)
 
 	kv_bytes_reset(&l->page);
 	l->count = 0;
-	if (b->status == KV_EINVALID)
-		return -KV_EINVALID;
 	l->of = b->node;
 	l->node = b->next;
 	l->cursor = kv_get64(b->cursor);
@@ -268,6 +271,7 @@ list_take(struct kv_client_question *q, const struct kv_msg *msg)
 	if (kv_bytes_append(&l->page, msg->tail, msg->tail_len) < 0)
 		return -KV_ENOMEM;
 	l->count = kv_get32(b->count);
+	l->undecided += kv_get64(b->undecided);
 	return 0;
 }
 
@@ -295,7 +299,7 @@ list_tell(struct kv_client *c, struct list_question *l, long *told)
 
 long
 kv_client_list(struct kv_client *c, const char *pattern, kv_list_fn *fn,
-	       void *arg, uint32_t *away)
+	       void *arg, uint64_t *undecided, uint32_t *away)
 {
 	struct list_question l = {
 		.q = { .ask = { .type = KV_MSG_KEYS,
@@ -318,6 +322,8 @@ kv_client_list(struct kv_client *c, const char *pattern, kv_list_fn *fn,
 		rc = kv_client_ask(c, &l.q);
 	} while (rc == 0 && !list_tell(c, &l, &told) && !kv_id_is_zero(l.node));
 	kv_bytes_fini(&l.page);
+	if (undecided)
+		*undecided = l.undecided;
 	if (away)
 		*away = l.away + l.q.is_partial;
 	return rc < 0 ? rc : told;

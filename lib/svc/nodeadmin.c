@@ -20,8 +20,11 @@
 #define SLICE_NS (1 * KV_NS_PER_MS)
 
 enum {
-	STEP = 16,        /* objects between two looks at the clock */
-	SLICE_STEPS = 64, /* where the clock stands still */
+	/* Objects between two looks at the clock; what a pattern costs is not
+	 * known before. */
+	STEP = 16,
+	STEP_MATCH = 1,
+	SLICE_OBJECTS = 1024, /* where the clock stands still */
 	PAGE_KEYS_MAX = 4096,
 	PAGE_BYTES_MAX = KV_TAIL_MAX / 2, /* one more step surely fits */
 };
@@ -33,24 +36,29 @@ kv_nodeadmin_drop(struct kv_node *node, struct kv_object *o)
 	kv_index_drop(node->index, o);
 }
 
-/* What a scan looks for, and how it stops. */
+/* What a scan looks for, and what it could not say. */
 struct match {
 	unsigned tenant;
 	struct kv_pattern *pattern; /* NULL: all */
-	int err;                    /* -errno: the pattern takes too much */
+	uint64_t undecided;         /* keys on which it takes too much */
 };
+
+static unsigned
+match_step(const struct match *m)
+{
+	return m->pattern ? STEP_MATCH : STEP;
+}
 
 static bool
 match_is(struct match *m, const struct kv_object *o)
 {
 	int rc = 1;
 
-	if (m->err || o->tenant != m->tenant)
+	if (o->tenant != m->tenant)
 		return false;
 	if (m->pattern)
 		rc = kv_pattern_match(m->pattern, o->key, o->key_len);
-	if (rc < 0)
-		m->err = rc;
+	m->undecided += rc < 0;
 	return rc > 0;
 }
 
@@ -73,17 +81,18 @@ struct sweep {
 
 static void
 remove_answer(struct kv_nodepeer *peer, uint64_t id, int status,
-	      uint64_t removed, uint32_t kept)
+	      const struct sweep *sw)
 {
 	struct kv_remove_r *r;
 
-	kv_stats_add(&peer->node->stats, KV_STAT_REMOVED, removed);
+	kv_stats_add(&peer->node->stats, KV_STAT_REMOVED, sw->removed);
 	r = kv_conn_begin(peer->conn, KV_MSG_REMOVE_R, id, 0);
 	if (!r)
 		return;
 	r->status = (uint8_t)status;
-	r->removed = kv_le64(removed);
-	r->kept = kv_le32(kept);
+	r->removed = kv_le64(sw->removed);
+	r->kept = kv_le32(sw->kept);
+	r->undecided = kv_le64(sw->match.undecided);
 	kv_conn_end(peer->conn);
 }
 
@@ -108,22 +117,17 @@ sweep_step(struct kv_nodejob *job)
 	struct sweep *sw = KV_CONTAINER_OF(job, struct sweep, job);
 	struct kv_node *node = job->peer->node;
 	uint64_t start = kv_loop_refresh(node->loop);
-	unsigned n = 0;
+	unsigned step = match_step(&sw->match), n = 0;
 
 	do {
-		sw->cursor = kv_index_scan(node->index, sw->cursor, STEP,
+		sw->cursor = kv_index_scan(node->index, sw->cursor, step,
 					   sweep_visit, sw);
-		if (sw->match.err) {
-			kv_answer_error(job->peer->conn, job->id, KV_EINVALID,
-					"the pattern takes too much work");
-			return false;
-		}
 		if (!sw->cursor) {
-			remove_answer(job->peer, job->id, KV_OK, sw->removed,
-				      sw->kept);
+			remove_answer(job->peer, job->id, KV_OK, sw);
 			return false;
 		}
-	} while (++n < SLICE_STEPS &&
+		n += step;
+	} while (n < SLICE_OBJECTS &&
 		 kv_loop_refresh(node->loop) - start < SLICE_NS);
 	return true;
 }
@@ -207,6 +211,7 @@ remove_keys(const struct removal *rm, struct kv_cut *cut)
 static void
 remove_matching(const struct removal *rm, const void *pattern, size_t len)
 {
+	static const struct sweep nothing;
 	char text[KV_PATTERN_TEXT_BYTES] = "";
 	struct kv_pattern *p = NULL;
 	struct sweep *sw;
@@ -223,7 +228,7 @@ remove_matching(const struct removal *rm, const void *pattern, size_t len)
 	if (!sw) {
 		kv_pattern_free(p);
 		remove_answer(rm->peer, rm->id,
-			      rm->tenant < 0 ? KV_OK : KV_ENOMEM, 0, 0);
+			      rm->tenant < 0 ? KV_OK : KV_ENOMEM, &nothing);
 		return;
 	}
 	sw->match.tenant = (unsigned)rm->tenant;
@@ -313,15 +318,15 @@ page_scan(struct kv_node *node, struct page *pg, uint64_t cursor,
 	  uint32_t limit)
 {
 	uint64_t start = kv_loop_refresh(node->loop);
-	unsigned n = 0;
+	unsigned step = match_step(&pg->match), n = 0;
 
 	do {
-		cursor = kv_index_scan(node->index, cursor, STEP, page_visit,
+		cursor = kv_index_scan(node->index, cursor, step, page_visit,
 				       pg);
-	} while (cursor && !pg->match.err && !pg->is_broken &&
-		 pg->count < limit &&
+		n += step;
+	} while (cursor && !pg->is_broken && pg->count < limit &&
 		 pg->ents.len + pg->keys.len < PAGE_BYTES_MAX &&
-		 ++n < SLICE_STEPS * 16 &&
+		 n < SLICE_OBJECTS * 16 &&
 		 kv_loop_refresh(node->loop) - start < SLICE_NS);
 	return cursor;
 }
@@ -334,11 +339,6 @@ page_answer(struct kv_nodepeer *peer, uint64_t id, const struct page *pg,
 	struct kv_keys_r *r;
 	void *tail;
 
-	if (pg->match.err) {
-		kv_answer_error(peer->conn, id, KV_EINVALID,
-				"the pattern takes too much work");
-		return;
-	}
 	if (pg->is_broken || bytes > KV_TAIL_MAX) {
 		kv_answer_error(peer->conn, id, KV_ENOMEM, NULL);
 		return;
@@ -349,6 +349,7 @@ page_answer(struct kv_nodepeer *peer, uint64_t id, const struct page *pg,
 	r->node = peer->node->boot;
 	r->cursor = kv_le64(cursor);
 	r->count = kv_le32(pg->count);
+	r->undecided = kv_le64(pg->match.undecided);
 	if (pg->ents.len)
 		memcpy(tail, pg->ents.data, pg->ents.len);
 	if (pg->keys.len)

@@ -77,6 +77,7 @@ struct kv_relay {
 	uint32_t count;
 	uint64_t removed;
 	uint32_t kept;
+	uint64_t undecided;
 
 	/* KEYS */
 	struct kv_id node;

@@ -272,6 +272,7 @@ remove_take(struct kv_relayleg *leg, const struct kv_msg *msg)
 		return keys_take(leg, mb, msg);
 	r->removed += kv_get64(a->removed);
 	r->kept += kv_get32(a->kept);
+	r->undecided += kv_get64(a->undecided);
 	return kv_get64(a->removed) > 0 ? settle(leg, mb) : KV_RELAYLEG_OVER;
 }
 
@@ -301,6 +302,7 @@ remove_finish(struct kv_relay *r)
 	}
 	body.removed = kv_le64(r->removed);
 	body.kept = kv_le32(r->kept);
+	body.undecided = kv_le64(r->undecided);
 	if (r->away.len > 0)
 		kv_master_count(r->m, stats[r->op].fails, 1);
 	to = kv_bytes_reserve(&r->out, sizeof(body) + r->count + r->away.len);

@@ -213,9 +213,10 @@ struct kv_remove_r {
 	uint8_t zero[3];
 	struct kv_le32 count; /* statuses: KEYS only */
 	struct kv_le64 removed;
-	struct kv_le32 away; /* nodes that were not reached */
-	struct kv_le32 kept; /* hard-pinned, and not forced */
-			     /* tail: count bytes, away kv_id */
+	struct kv_le32 away;      /* nodes that were not reached */
+	struct kv_le32 kept;      /* hard-pinned, and not forced */
+	struct kv_le64 undecided; /* stay: the pattern takes too much work */
+				  /* tail: count bytes, away kv_id */
 };
 
 struct kv_keys {
@@ -235,7 +236,8 @@ struct kv_keys_r {
 	struct kv_le32 count;
 	uint8_t status; /* not 0: this node gave none, go on with the next */
 	uint8_t zero[3];
-	/* tail: entries, keys */
+	struct kv_le64 undecided; /* not here: the pattern takes too much */
+				  /* tail: entries, keys */
 };
 
 struct kv_keys_ent {

@@ -146,7 +146,8 @@ get_step(struct rank *r)
 	struct choice ch = { .r = r, .skip = r->step % 5 };
 	struct kv_buf bufs[BLOCKS];
 
-	kv_client_list(r->c, "^rank-[^/]*/[0-9]+/[0-9]+$", choose, &ch, NULL);
+	kv_client_list(r->c, "^rank-[^/]*/[0-9]+/[0-9]+$", choose, &ch, NULL,
+		       NULL);
 	for (int i = 0; i < ch.n; i++) {
 		bufs[i] = block_buf(r, i);
 		items[i] = (struct kv_get_item){ .key = block_key(r, i),

@@ -298,11 +298,11 @@ test_look(struct kv_client *c, const char *peer)
 	EXPECT(strcmp(r[0].addr, peer), 0);
 	EXPECT(kv_client_query(c, key_of("absent"), 0, r, 4, NULL), 0);
 	/* Once for each copy. */
-	EXPECT(kv_client_list(c, "^block/", count, &calls, &away),
+	EXPECT(kv_client_list(c, "^block/", count, &calls, NULL, &away),
 	       BLOCKS + BLOCKS / 2);
 	EXPECT(calls, BLOCKS + BLOCKS / 2);
 	EXPECT(away, 0);
-	EXPECT(kv_client_list(c, "(", count, &calls, NULL), -KV_EINVALID);
+	EXPECT(kv_client_list(c, "(", count, &calls, NULL, NULL), -KV_EINVALID);
 	EXPECT(kv_client_stats(c, "local", text, sizeof(text)) > 64, 1);
 	EXPECT(strlen(text), 63);
 	EXPECT(kv_client_stats(c, "master", NULL, 0) > 0, 1);
@@ -319,7 +319,7 @@ test_tenants(const char *master, const char *socket)
 
 	EXPECT(kv_client_get_one(c, "one", 3, buf, 8, NULL), -KV_EMISS);
 	EXPECT(kv_client_put_one(c, "one", 3, "mine", 4), 0);
-	EXPECT(kv_client_remove_matching(c, NULL, 0, NULL, NULL), 1);
+	EXPECT(kv_client_remove_matching(c, NULL, 0, NULL, NULL, NULL), 1);
 	kv_client_close(c);
 }
 
@@ -346,14 +346,16 @@ test_remove(struct kv_client *c)
 	EXPECT(status[2], -KV_EBUSY);
 	EXPECT(kv_client_exist(c, keys, 3, found, 0), 1);
 	EXPECT(kv_client_remove(c, keys + 2, 1, 1, status, NULL), 1);
-	EXPECT(kv_client_remove_matching(c, "(", 0, NULL, NULL), -KV_EINVALID);
-	EXPECT(kv_client_remove_matching(c, "", 0, NULL, NULL), -KV_EINVALID);
-	EXPECT(kv_client_remove_matching(c, "^block/[0-3]", 0, &kept, &away) >
-		       0,
+	EXPECT(kv_client_remove_matching(c, "(", 0, NULL, NULL, NULL),
+	       -KV_EINVALID);
+	EXPECT(kv_client_remove_matching(c, "", 0, NULL, NULL, NULL),
+	       -KV_EINVALID);
+	EXPECT(kv_client_remove_matching(c, "^block/[0-3]", 0, &kept, NULL,
+					 &away) > 0,
 	       1);
 	EXPECT(kept, 0);
-	EXPECT(kv_client_remove_matching(c, NULL, 0, NULL, &away) > 0, 1);
-	EXPECT(kv_client_list(c, NULL, count, NULL, NULL), 0);
+	EXPECT(kv_client_remove_matching(c, NULL, 0, NULL, NULL, &away) > 0, 1);
+	EXPECT(kv_client_list(c, NULL, count, NULL, NULL, NULL), 0);
 }
 
 /* More keys than a frame holds. */

@@ -30,7 +30,7 @@ is "$(cat out)|$(cat err)" 'removed  0|kvrm: a1: no such key' 'a line'
 ok 'again with --force' kvrm $A -f a1
 is "$(cat out)|$(cat err)" 'removed  0|' 'no line'
 exits 1 'one that is there, one that is not' kvrm $B --json a2 absent
-is "$(json out)" '{"removed":1,"missing":1,"kept":0,"failed":0,"nodes_away":0}' 'JSON'
+is "$(json out)" '{"removed":1,"missing":1,"kept":0,"undecided":0,"failed":0,"nodes_away":0}' 'JSON'
 
 exits 75 'hard-pinned' kvrm $B h1
 is "$(cat err)" 'kvrm: h1: hard-pinned; --force removes it' 'a line'
@@ -48,7 +48,7 @@ is "$(cat out)" 'removed  2' 'but those hard-pinned'
 is "$(cat err)" 'kvrm: 1 hard-pinned object left; --force removes it' 'a line'
 exits 75 'by a pattern that only pinned ones match' kvrm $A --json --regex '^h'
 is "$(json out)" \
-	'{"removed":0,"missing":0,"kept":1,"failed":0,"nodes_away":0}' 'JSON'
+	'{"removed":0,"missing":0,"kept":1,"undecided":0,"failed":0,"nodes_away":0}' 'JSON'
 exits 64 'by an empty pattern' kvrm $A --regex ''
 is "$(cat err)" \
 	'kvrm: --regex: every key matches the empty pattern; --all removes all' \
@@ -58,6 +58,27 @@ is "$(cat err)" \
 	'kvrm: --regex: the pattern is wrong at byte 3: missing closing parenthesis' \
 	'why, and where'
 is "$(kvdiag $M keys)" h2 'which stay'
+
+# Of the keys that a pattern takes too much work on nothing is said but so.
+for i in 1 2 3 4 5; do
+	kvput $A "$(printf '%0900d' 0 | tr 0 a)$i" in || fail "put long key $i"
+	kvput $B "zz$i" in || fail "put zz$i"
+done
+hard='^(a|aa)+$|^zz'
+exits 75 'a list by a pattern that takes too much work' kvdiag $M keys "$hard"
+is "$(sort out | tr '\n' ' ')" 'zz1 zz2 zz3 zz4 zz5 ' 'has what matches'
+is "$(cat err)" \
+	'kvdiag: 5 objects skipped: the pattern takes too much work on their keys' \
+	'a line'
+exits 75 'a removal by it' kvrm $M --json --regex "$hard"
+is "$(json out)" \
+	'{"removed":5,"missing":0,"kept":0,"undecided":5,"failed":0,"nodes_away":0}' \
+	'removes what matches'
+exits 75 'again' kvrm $A --regex "$hard"
+is "$(cat err)" \
+	'kvrm: 5 objects skipped: the pattern takes too much work on their keys' \
+	'a line, and no more'
+is "$(kvdiag $M keys ^aaa | wc -l)" 5 'which stay'
 ok 'all by force' kvrm $A --all --force
 is "$(kvdiag $M keys)" '' 'nothing stays'
 ok 'all of nothing' kvrm $A --all

@@ -414,11 +414,13 @@ def seeds():
     yield 'WANT', {'count': 1}, hash_of(8)
     yield 'REMOVE', {'op': 1, 'tenant_len': 4, 'count': 2}, (
         b'acme' + struct.pack('<HH', 1, len(key)) + b'k' + key)
-    yield 'REMOVE_R', {'count': 2, 'removed': 1, 'away': 1, 'kept': 1}, (
+    yield 'REMOVE_R', {'count': 2, 'removed': 1, 'away': 1, 'kept': 1,
+                       'undecided': 3}, (
         bytes([0, 1]) + boot)
     yield 'KEYS', {'node': boot, 'cursor': 64, 'limit': 1000,
                    'pattern_len': 7, 'tenant_len': 4}, b'acme^model@'
-    yield 'KEYS_R', {'node': boot, 'next': boot, 'cursor': 128, 'count': 1}, (
+    yield 'KEYS_R', {'node': boot, 'next': boot, 'cursor': 128, 'count': 1,
+                     'undecided': 2}, (
         pack('keys_ent', {'size': 66536, 'key_len': len(key), 'flags': 1}) +
         key)
     yield 'QUERY', {'key_len': len(key), 'flags': 1}, key

@@ -117,6 +117,7 @@ removed_but(uint64_t id, const char *statuses, unsigned removed, unsigned away,
 	assert_int_equal(kv_get64(r->removed), removed);
 	assert_int_equal(kv_get32(r->away), away);
 	assert_int_equal(kv_get32(r->kept), kept);
+	assert_int_equal(kv_get64(r->undecided), *statuses ? 0 : 10 * kept);
 	assert_int_equal(kv_get32(r->count), strlen(statuses));
 	assert_int_equal(f->tail_len, strlen(statuses) + 16 * away);
 	for (i = 0; i < strlen(statuses); i++)
@@ -353,6 +354,7 @@ pattern_serve(struct rignode *n, const char *pattern, unsigned removed)
 	struct kv_remove_r r = {
 		.removed = kv_le64(removed),
 		.kept = kv_le32(removed > 0),
+		.undecided = kv_le64(removed > 0 ? 10 : 0),
 	};
 
 	assert_int_equal(f->tail_len, strlen(pattern));
@@ -531,7 +533,9 @@ keys_serve(struct rignode *n, uint64_t want, uint64_t cursor)
 {
 	struct wireframe *f = rig_wait(&n->p, KV_MSG_KEYS);
 	struct kv_keys_ent e = { .size = kv_le64(9), .key_len = kv_le16(2) };
-	struct kv_keys_r r = { .cursor = kv_le64(cursor), .count = kv_le32(1) };
+	struct kv_keys_r r = { .cursor = kv_le64(cursor),
+			       .count = kv_le32(1),
+			       .undecided = kv_le64(7) };
 	char tail[sizeof(e) + 2];
 
 	assert_int_equal(kv_get64(((struct kv_keys *)f->body)->cursor), want);
@@ -554,6 +558,7 @@ keys_are(uint64_t id, int status, uint8_t node, uint8_t next, uint64_t cursor)
 	assert_int_equal(r->next.b[0], next);
 	assert_int_equal(kv_get64(r->cursor), cursor);
 	assert_int_equal(kv_get32(r->count), status == 0 && node != 0);
+	assert_int_equal(kv_get64(r->undecided), 7 * kv_get32(r->count));
 	if (status == 0 && node != 0)
 		assert_memory_equal(f->tail + f->tail_len - 2, "xy", 2);
 	wireframe_free(f);
