@@ -15,6 +15,7 @@
 #include "mem/faulter.h"
 #include "mem/seg.h"
 #include "net/addr.h"
+#include "net/lookup.h"
 #include "net/sock.h"
 #include "svc/ident.h"
 #include "svc/node.h"
@@ -43,6 +44,7 @@ struct kv_pool {
 	int failed;          /* atomic: -errno */
 	uint64_t told_bytes; /* the loop's: the node knows */
 	struct kv_timer again;
+	struct kv_lookup *lookup; /* of the name that others dial, or NULL */
 	struct kv_log_limit log;
 
 	struct kv_mail end; /* kv_pool_close */
@@ -241,6 +243,33 @@ struct starting {
 	size_t err_bytes;
 };
 
+/* ---- the address ---- */
+
+static void
+host_found(void *arg, int status, const struct kv_lookup_result *r)
+{
+	struct kv_pool *p = arg;
+
+	(void)r;
+	p->lookup = NULL;
+	if (status == -ENXIO || status == -ENONET)
+		kv_warn("others cannot reach this node by its name addr=%s: "
+			"%s",
+			p->addr, kv_sock_error_text(status));
+}
+
+/* A name that does not even resolve here is likely a mistake. */
+static void
+host_look(struct kv_pool *p)
+{
+	struct kv_addr a;
+	char err[KV_ADDR_ERROR_BYTES];
+
+	if (kv_addr_parse(p->addr, 0, &a, err, sizeof(err)) == 0 &&
+	    !kv_addr_is_unspecified(&a) && !kv_addr_is_numeric(&a))
+		p->lookup = kv_lookup_start(p->loop, &a, host_found, p);
+}
+
 static int
 pool_run(struct starting *st)
 {
@@ -265,6 +294,7 @@ pool_run(struct starting *st)
 		return -errno;
 	p->boot = *kv_node_boot(p->node);
 	snprintf(p->addr, sizeof(p->addr), "%s", kv_node_addr(p->node));
+	host_look(p);
 	rc = kv_faulter_start(&fo, &p->faulter);
 	if (rc < 0)
 		snprintf(st->err, st->err_bytes,
@@ -280,6 +310,9 @@ pool_rest(struct kv_pool *p)
 	kv_faulter_stop(p->faulter);
 	p->faulter = NULL;
 	kv_loop_timer_del(&p->again);
+	if (p->lookup)
+		kv_lookup_cancel(p->lookup);
+	p->lookup = NULL;
 	kv_node_free(p->node);
 	p->node = NULL;
 	if (p->has_mbox)

@@ -9,6 +9,7 @@
 
 #include "base/attr.h"
 #include "base/num.h"
+#include "net/sock.h"
 #include "svc/mastercore.h"
 
 #define REPORT_NS   (5 * KV_NS_PER_S)
@@ -187,7 +188,7 @@ is_silent(struct kv_member *mb, int status)
 	kv_log_limited(&mb->suspect_log, kv_loop_now(m->loop), KV_LOG_WARN,
 		       "node cannot be reached name=\"%s\" addr=%s: %s",
 		       mb->name, mb->addr,
-		       status == -ESTALE ? STALE : strerror(-status));
+		       status == -ESTALE ? STALE : kv_sock_error_text(status));
 	mb->probe_wanted = true;
 	mb->probe_at = kv_master_now(m) + mb->probe_gap;
 }

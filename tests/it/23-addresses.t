@@ -99,6 +99,18 @@ ok 'nobody.invalid is one line' try_for 3 grep -q \
 	'no session with master=nobody.invalid:50051: cannot resolve the name' a.log
 end a
 
+# A node by a name that nobody knows.
+start a --port kvclient --master="$MASTERS" --host=nobody.invalid \
+	--socket="$T/a.sock" --global-segment-size=32MB
+ok 'a node named nobody.invalid says so' try_for 5 grep -q \
+	"warn .*addr=nobody.invalid:$cluster_port: cannot resolve the name" a.log
+kvput --socket="$T/a.sock" there in
+not_ok 'where it is not local, it is not found' kvget $M there
+ok 'and the master says why' try_for 5 grep -q \
+	'warn .*cannot be reached .*nobody.invalid.*: cannot resolve the name' \
+	m.log
+end a
+
 # ---- two nodes of one name ----
 
 for name in a b; do
