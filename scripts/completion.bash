@@ -1,11 +1,31 @@
 # bash completion for the programs of kvpool: options as PROG --help has them
-# at the time, words of kvdiag and kvbench, host names of no kind, else files.
+# at the time, words of kvdiag and kvbench, what an option takes that takes few
+# words, host names of no kind, else files.
+
+# bash parts a word at "=", which is one by itself.
+_kvpool_values()
+{
+	local i=$COMP_CWORD
+
+	[[ ${COMP_WORDS[i]} == = ]] || ((i--))
+	[[ ${COMP_WORDS[i]} == = ]] || return
+	case ${COMP_WORDS[i - 1]} in
+	--mode) echo embedded standalone-store ;;
+	--protocol) echo tcp rdma ;;
+	--hugepages | --enable-offload) echo true false ;;
+	esac
+}
 
 _kvpool()
 {
-	local prog=$1 cur=$2 word words=
+	local prog=$1 cur=${2#=} word words=
 
 	COMPREPLY=()
+	words=$(_kvpool_values)
+	if [[ -n $words ]]; then
+		mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur")
+		return
+	fi
 	if [[ $cur == -* ]]; then
 		words=$("$prog" --help 2>/dev/null |
 			sed -n 's/^ \{1,8\}\(-.*\)/\1/p' | sed 's/  .*//' |
@@ -19,6 +39,8 @@ _kvpool()
 	esac
 	for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
 		[[ " $words " != *" $word "* ]] || words=
+		[[ ${prog##*/}/$word != kvdiag/stats ]] ||
+			words='master local client'
 	done
 	if [[ -n $words ]]; then
 		mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur")
