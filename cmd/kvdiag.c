@@ -114,14 +114,16 @@ parse(int key, char *arg, struct argp_state *state)
 int
 kvdiag_fail(const struct kvdiag *d, int status)
 {
-	const char *hint = kv_tool_hint(status);
+	const char *text = kv_status_text(status), *hint = kv_tool_hint(status);
 
-	if (status == -KV_EUNREACHABLE)
+	if (status == -KV_EUNREACHABLE) {
+		text = "no master answers";
 		hint = *d->common.conf.master_server_address
 			       ? "; is kvmaster running there?"
-			       : "; --master HOST:PORT names the master";
-	return kv_tool_say(kv_status_exit(status), "%s: %s%s", d->command,
-			   kv_status_text(status), hint);
+			       : "; --master HOST:PORT names one";
+	}
+	return kv_tool_say(kv_status_exit(status), "%s: %s%s", d->command, text,
+			   hint);
 }
 
 int

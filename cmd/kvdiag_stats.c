@@ -71,11 +71,31 @@ print_stats(const struct kvdiag *d, const char *whose, char *text)
 	kv_out_end(d->out, kind);
 }
 
+/* Of one who did not answer, or whom nobody named. Returns the exit code. */
+static int
+stats_fail(const struct kvdiag *d, const char *whose, int status)
+{
+	bool is_local = strcmp(whose, "local") == 0;
+
+	if (status == -KV_ENOTSUP)
+		return kv_tool_say(
+			EX_UNAVAILABLE, "stats: %s",
+			is_local ? "no kvclient runs on this host, or --socket "
+				   "keeps from it"
+				 : "there is no master; --master HOST:PORT "
+				   "names one");
+	if (is_local && status == -KV_EUNREACHABLE)
+		return kv_tool_say(EX_UNAVAILABLE,
+				   "stats: the kvclient of this host does not "
+				   "answer");
+	return kvdiag_fail(d, status);
+}
+
 int
 kvdiag_stats(struct kvdiag *d)
 {
 	static const char *const all[] = { "master", "local", "client" };
-	int status = -KV_EUNREACHABLE;
+	int status = 0, code = 0;
 	bool is_found = false;
 
 	for (size_t i = 0; d->arg && i < KV_ARRAY_LEN(all); i++)
@@ -84,7 +104,6 @@ kvdiag_stats(struct kvdiag *d)
 		return kv_tool_say(EX_USAGE,
 				   "stats of '%s'? master, local or client",
 				   d->arg);
-	is_found = false;
 	kv_out_begin(d->out, KV_OUT_OBJECT, NULL);
 	for (size_t i = 0; i < KV_ARRAY_LEN(all); i++) {
 		kv_auto_free char *text = NULL;
@@ -96,31 +115,53 @@ kvdiag_stats(struct kvdiag *d)
 		text = read_stats(d, all[i], &status);
 		if (text)
 			print_stats(d, all[i], text);
-		is_found |= text != NULL;
+		else if (d->arg || status != -KV_ENOTSUP)
+			code = kv_tool_worse(code,
+					     stats_fail(d, all[i], status));
 	}
 	kv_out_end(d->out, KV_OUT_OBJECT);
-	return is_found ? 0 : kvdiag_fail(d, status);
+	return code;
 }
 
 /* ---- config ---- */
+
+/* As text what one would write in an option, in JSON what it is. */
+static void
+print_value(const struct kvdiag *d, enum kv_conf_number number)
+{
+	const struct kv_conf *conf = &d->common.conf;
+	const struct kv_conf_key *key = kv_conf_key(number);
+	const void *field = (const char *)conf + key->offset;
+	const struct kv_conftype *type = d->common.json ? key->type : NULL;
+	char text[KV_CONF_TEXT_SIZE];
+
+	if (type == &kv_conftype_size) {
+		kv_out_bytes(d->out, "value", *(const uint64_t *)field);
+	} else if (type == &kv_conftype_time) {
+		kv_out_duration(d->out, "value", *(const uint64_t *)field);
+	} else if (type == &kv_conftype_port) {
+		kv_out_u64(d->out, "value", *(const uint16_t *)field);
+	} else if (type == &kv_conftype_bool || type == &kv_conftype_truth) {
+		kv_out_bool(d->out, "value", *(const bool *)field);
+	} else {
+		kv_conf_show(conf, number, text, sizeof(text));
+		if (number == KV_CONF_SOCKET && !*text &&
+		    kv_opts_socket(&d->common, text, sizeof(text)) < 0)
+			*text = '\0';
+		kv_out_string(d->out, "value", *text ? text : NULL);
+	}
+}
 
 int
 kvdiag_config(struct kvdiag *d)
 {
 	const struct kv_conf *conf = &d->common.conf;
-	char value[KV_CONF_TEXT_SIZE];
-	const struct kv_conf_key *key;
 
 	kv_out_begin(d->out, KV_OUT_TABLE, NULL);
 	for (unsigned i = 0; i < KV_CONF_KEYS; i++) {
-		key = kv_conf_key(i);
-		kv_conf_show(conf, i, value, sizeof(value));
-		if (i == KV_CONF_SOCKET && !*value &&
-		    kv_opts_socket(&d->common, value, sizeof(value)) < 0)
-			*value = '\0';
 		kv_out_begin(d->out, KV_OUT_ROW, NULL);
-		kv_out_string(d->out, "name", key->name);
-		kv_out_string(d->out, "value", *value ? value : NULL);
+		kv_out_string(d->out, "name", kv_conf_key(i)->name);
+		print_value(d, i);
 		kv_out_string(d->out, "source", kv_conf_source_name(conf, i));
 		kv_out_end(d->out, KV_OUT_ROW);
 	}

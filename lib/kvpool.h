@@ -332,7 +332,7 @@ long kv_client_list(struct kv_client *c, const char *pattern, kv_list_fn *fn,
 
 /* Counters as lines "name value\n" of the master ("master"), the local node
  * ("local") or of this client ("client"). Returns the length of the whole
- * text (like snprintf), or an error number. */
+ * text (like snprintf), or an error number; -KV_ENOTSUP: there is none. */
 long kv_client_stats(struct kv_client *c, const char *whose, char *buf,
 		     size_t buf_bytes);
 

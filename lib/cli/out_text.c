@@ -163,7 +163,8 @@ label(const char *name, bool is_head)
 	return s;
 }
 
-/* Bytes as one line: what prints as it is, the rest as kv_str_escape does. */
+/* Bytes as one line: what prints as it is, the rest as kv_str_escape does.
+ * There are no quotes around it, so one in it is a byte like others. */
 static char *
 escaped(const char *p, size_t n)
 {
@@ -184,7 +185,10 @@ escaped(const char *p, size_t n)
 			continue;
 		}
 		len = 1;
-		to += kv_str_escape(to, 5, p, 1);
+		if (*p == '"')
+			*to++ = '"';
+		else
+			to += kv_str_escape(to, 5, p, 1);
 	}
 	*to = '\0';
 	return s;

@@ -393,6 +393,19 @@ masters_adopt(struct kv_client *c, struct kv_chan *ch)
 	return kv_chan_add_masters(ch) ? 0 : -KV_ENOMEM;
 }
 
+/* Why nobody answers at a socket that was named. */
+static const char *
+local_why(const struct kv_client_chan *cc, const char *path, int status)
+{
+	struct stat st;
+
+	if (path[0] != '@' && stat(path, &st) < 0 && errno == ENOENT)
+		return "no such socket";
+	if (path[0] != '@' && stat(path, &st) == 0 && !S_ISSOCK(st.st_mode))
+		return "it is no socket";
+	return kv_link_why(cc->ch->local, status);
+}
+
 /* Looks for somebody who answers. */
 static int
 first_contact(struct kv_client *c, const struct kv_client_opts *o,
@@ -403,6 +416,7 @@ first_contact(struct kv_client *c, const struct kv_client_opts *o,
 	int local = -KV_EUNREACHABLE, status;
 	struct kv_client_chan *cc;
 	uint64_t deadline, until;
+	const char *path = c->hub.local + strlen("unix:");
 	char why[512];
 	long nodes = 0;
 	bool is_over;
@@ -420,8 +434,7 @@ first_contact(struct kv_client *c, const struct kv_client_opts *o,
 		return fail(err, err_bytes, "out of memory or descriptors");
 	if (local < 0 && c->hub.local[0] && !is_guess)
 		return fail(err, err_bytes, "%s: no kvclient answers there: %s",
-			    c->hub.local + strlen("unix:"),
-			    kv_link_why(cc->ch->local, local));
+			    path, local_why(cc, path, local));
 	while (c->hub.n_masters > 0) {
 		nodes = kv_client_nodes(c, NULL, 0);
 		/* An embedded node is waited for until others find it. */

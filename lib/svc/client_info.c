@@ -237,6 +237,8 @@ kv_client_stats(struct kv_client *c, const char *whose, char *buf,
 		s.q.ask.local_only = true;
 	else if (strcmp(whose, "master") != 0)
 		return -KV_EINVALID;
+	if (s.q.ask.local_only ? !c->hub.local[0] : c->hub.n_masters == 0)
+		return -KV_ENOTSUP;
 	rc = kv_client_ask(c, &s.q);
 	return rc < 0 ? rc : (long)s.len;
 }

@@ -101,6 +101,9 @@ ok 'all stats' kvdiag $A --json stats
 like "$(value master)" HASH 'are those of the master'
 like "$(value local)" HASH 'and of the node'
 exits 69 'stats of no local node' kvdiag $M stats local
+like "$(cat err)" '^kvdiag: stats: no kvclient runs on this host' 'says so'
+ok 'stats as text' kvdiag $A stats
+like "$(cat out)" 'segment="' 'have plain quotes'
 
 ok 'links' kvdiag $A --json links
 is "$(value n)" 2 'two'
@@ -135,6 +138,8 @@ ok 'config' kvdiag --json --tenant t config conf
 is "$(grep -c '"source": "file"' out)" 2 'two from the file'
 is "$(grep -c '"source": "option"' out)" 1 'one from an option'
 like "$(cat out)" '"master_server_address", "value": "h:1"' 'with its value'
+like "$(cat out)" '"local_buffer_size", "value": 1073741824' 'in bytes'
+like "$(cat out)" '"client_ttl", "value": 10,' 'or seconds'
 ok 'config from the environment' \
 	env MOONCAKE_CONFIG_PATH=conf kvdiag --json config
 is "$(grep -c '"source": "file"' out)" 2 'two from the file'

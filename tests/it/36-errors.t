@@ -79,16 +79,19 @@ is "$(wc -l <err)" 1 'one line'
 
 # case-015: sockets.
 exits 69 'no socket' kvget -s "$T/absent" k
-like "$(cat err)" "^kvget: $T/absent: " 'names it'
+is "$(cat err)" "kvget: $T/absent: no kvclient answers there: no such socket" \
+	'names it'
 is "$(wc -l <err)" 1 'one line'
 perl -MIO::Socket::UNIX -e 'IO::Socket::UNIX->new(Local => shift, Listen => 1)
 	or die' stale
 exits 69 'a stale socket' kvget -s "$T/stale" --timeout=2s k
 like "$(cat err)" "^kvget: $T/stale: " 'names it'
 exits 69 'a file that is no socket' kvget -s "$T/in" k
+is "$(cat err)" "kvget: $T/in: no kvclient answers there: it is no socket" \
+	'says so'
 longest=$T/$(head -c $((106 - ${#T})) /dev/zero | tr '\0' s)
 exits 69 'a path of 107 bytes' kvget -s "$longest" k
-like "$(cat err)" 'nobody listens there' 'is none too many'
+like "$(cat err)" 'no such socket' 'is none too many'
 
 # case-023: variables that Kubernetes sets.
 exits 69 'KVCLIENT_PORT and the like mean nothing' env \

@@ -93,6 +93,9 @@ ok 'its pools' kvdiag $L --json pools
 like "$(cat out)" '"pool_bytes": 16777216' 'the one'
 ok 'its keys' kvdiag $L keys
 is "$(cat out)" own 'the same'
+ok 'its stats' kvdiag $L stats
+exits 69 'those of its master' kvdiag $L stats master
+like "$(cat err)" '^kvdiag: stats: there is no master; ' 'who is not there'
 end lone
 
 # The own node hangs: what the master says is shown all the same.

@@ -272,7 +272,7 @@ test_keys_of_any_bytes(void **state)
 	(void)state;
 	expect(write_keys,
 	       "../../tmp/pwn\n"
-	       "a%2Fb c\\\"d\\\\\n"
+	       "a%2Fb c\"d\\\\\n"
 	       "\xd0\xba\xd0\xbb\xd1\x8e\xd1\x87/\xe9\x8d\xb5\n"
 	       "new\\nline\\ttab\n"
 	       "nul\\x00byte\\x7f\n"
