@@ -219,6 +219,7 @@ struct kv_member {
 	struct kv_list asking;   /* others' keys, for it to confirm a rival */
 	struct kv_bytes decides; /* entries of the next DECIDE */
 	bool is_deaf;            /* some of them are lost: it must sync */
+	uint64_t silent_since;   /* the first CHECK that it did not answer */
 
 	/* locate.c */
 	struct kv_bytes wants; /* hashes of the next WANT */

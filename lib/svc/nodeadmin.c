@@ -163,8 +163,11 @@ remove_key(const struct removal *rm, const uint8_t *key, size_t len)
 			  (unsigned)rm->tenant, key, len);
 	if (!o || (o->flags & KV_OBJ_HIDDEN))
 		return KV_EMISS;
-	if (!may_remove(o, rm->force))
+	if (!may_remove(o, rm->force)) {
+		/* Told too late, a master has taken it for gone. */
+		(void)kv_session_publish(node, o);
 		return KV_EBUSY;
+	}
 	kv_nodeadmin_drop(node, o);
 	return KV_OK;
 }

@@ -79,7 +79,12 @@ leg_answered(struct kv_call *call, int status, const struct kv_msg *msg)
 	struct kv_relayleg *leg =
 		KV_CONTAINER_OF(call, struct kv_relayleg, call);
 	enum kv_relayleg_next next = KV_RELAYLEG_AWAY;
+	struct kv_member *mb = NULL;
 
+	if (status == -ETIMEDOUT)
+		mb = kv_member_find(leg->r->m, leg->boot);
+	if (mb)
+		kv_suspect_probe(mb);
 	if (status == 0)
 		next = answer_take(leg, msg);
 	else if (leg->is_settling)

@@ -276,14 +276,25 @@ remove_take(struct kv_relayleg *leg, const struct kv_msg *msg)
 	return kv_get64(a->removed) > 0 ? settle(leg, mb) : KV_RELAYLEG_OVER;
 }
 
-/* A node that was asked for keys of which it is an owner. */
+/*
+ * It may still remove the keys, whenever it comes to read the question: so what
+ * it has of them counts no more against a later put.
+ */
 static void
 remove_away(struct kv_relayleg *leg)
 {
+	struct kv_member *mb = kv_member_find(leg->r->m, leg->boot);
+	bool is_owner = leg->index.len > 0;
+	struct kv_relay_key *k;
 	size_t j;
 
-	for (j = 0; leg->index.len > 0 && j < leg_count(leg); j++)
-		merge(leg_key(leg, j), KV_EUNREACHABLE);
+	for (j = 0; j < leg_count(leg); j++) {
+		k = leg_key(leg, j);
+		if (is_owner)
+			merge(k, KV_EUNREACHABLE);
+		if (mb && k->is_known)
+			kv_member_forget(mb, k->hash, k->id);
+	}
 }
 
 static bool

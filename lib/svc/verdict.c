@@ -19,13 +19,22 @@
 #include "base/status.h"
 #include "svc/mastercore.h"
 
-#define CHECK_NS (1 * KV_NS_PER_S)
+/* A probe that begins with one silence has ended before the next one. */
+#define CHECK_NS (1100 * KV_NS_PER_MS)
 
 enum {
 	/* Beyond this a rival is believed unasked. */
 	OPENS_MAX = 1 << 18,
 	CHECK_ENTS_MAX = 4096,
 	DECIDE_ENTS_MAX = 16384,
+};
+
+/* What an owner said of a rival. */
+enum answer {
+	HAS_NOT,
+	HAS,
+	SILENT,
+	UNASKED, /* no memory for the question, or its session ended */
 };
 
 /* A copy whose verdict is open. */
@@ -46,7 +55,7 @@ struct check {
 	unsigned n;
 };
 
-static void judge(struct kv_member *owner, struct open *o, int answer);
+static void judge(struct kv_member *owner, struct open *o, enum answer answer);
 
 /* ---- telling ---- */
 
@@ -111,17 +120,20 @@ open_free(struct kv_master *m, struct open *o)
 	free(o);
 }
 
-/* answers NULL: none came. */
+/* answers NULL: `none` for all. */
 static void
 judge_all(struct kv_member *owner, struct kv_list *opens,
-	  const uint8_t *answers)
+	  const uint8_t *answers, enum answer none)
 {
 	struct open *o, *tmp;
 	size_t i = 0;
 
 	KV_LIST_FOREACH_SAFE(o, tmp, opens, link) {
 		kv_list_del(&o->link);
-		judge(owner, o, answers ? answers[i++] != 0 : -1);
+		if (answers)
+			judge(owner, o, answers[i++] ? HAS : HAS_NOT);
+		else
+			judge(owner, o, none);
 	}
 }
 
@@ -134,6 +146,24 @@ is_answer(const struct check *ck, const struct kv_msg *msg)
 	       kv_get32(r->count) == ck->n && msg->tail_len == ck->n;
 }
 
+/* Nonsense, or a second silence though it answers probes: it begins anew. */
+static void
+unanswered(struct kv_member *owner, int status)
+{
+	uint64_t now = kv_loop_now(owner->m->loop);
+
+	if (status == 0) {
+		owner->is_deaf = true;
+	} else if (status == -ETIMEDOUT) {
+		kv_suspect_probe(owner);
+		if (owner->silent_since == 0)
+			owner->silent_since = now;
+		else if (now - owner->silent_since >= CHECK_NS)
+			owner->is_deaf |= owner->state != KV_NODE_SUSPECT;
+	}
+	kv_loop_defer(owner->m->loop, &owner->m->flush);
+}
+
 static void
 checked(struct kv_call *call, int status, const struct kv_msg *msg)
 {
@@ -141,14 +171,15 @@ checked(struct kv_call *call, int status, const struct kv_msg *msg)
 	struct kv_master *m = ck->owner->m;
 	const uint8_t *answers = NULL;
 
-	if (msg && is_answer(ck, msg))
+	if (msg && is_answer(ck, msg)) {
 		answers = msg->tail;
-	else
+		ck->owner->silent_since = 0;
+	} else {
 		kv_master_count(m, KV_MASTERSTAT_CHECKS_UNANSWERED, ck->n);
-	if (status == -ETIMEDOUT)
-		kv_suspect_probe(ck->owner);
+		unanswered(ck->owner, status);
+	}
 	kv_rpc_cancel(call);
-	judge_all(ck->owner, &ck->opens, answers);
+	judge_all(ck->owner, &ck->opens, answers, SILENT);
 	free(ck);
 }
 
@@ -212,7 +243,7 @@ asking_send(struct kv_member *owner)
 		kv_list_init(&failed);
 		kv_list_splice_tail(&failed, ck ? &ck->opens : &owner->asking);
 		free(ck);
-		judge_all(owner, &failed, NULL);
+		judge_all(owner, &failed, NULL, UNASKED);
 	}
 }
 
@@ -238,7 +269,7 @@ kv_verdict_flush(struct kv_defer *d)
 static bool
 is_well(const struct kv_member *mb)
 {
-	return mb->peer && kv_conn_is_open(mb->peer->conn) &&
+	return mb->peer && kv_conn_is_open(mb->peer->conn) && !mb->is_deaf &&
 	       mb->state != KV_NODE_SUSPECT;
 }
 
@@ -368,12 +399,12 @@ is_idle(const struct kv_master *m, const struct open *o)
 }
 
 /*
- * The owner has (1) the rival or has it not (0); or it did not answer (-1):
- * then it is believed as long as nothing else speaks against it. `o` ends here,
+ * An owner that is silent does not hold anything: it is asked once more, while
+ * it is probed, and then dropped until it says anew what it has. `o` ends here,
  * or waits for the next one who may know.
  */
 static void
-judge(struct kv_member *owner, struct open *o, int answer)
+judge(struct kv_member *owner, struct open *o, enum answer answer)
 {
 	struct kv_master *m = owner->m;
 	int verdict = KV_VERDICT_GOES;
@@ -383,12 +414,14 @@ judge(struct kv_member *owner, struct open *o, int answer)
 		open_free(m, o);
 		return;
 	}
-	if (answer == 0 || (answer < 0 && !is_well(owner))) {
+	if (answer == HAS_NOT || (answer != HAS && !is_well(owner))) {
 		/* If its session was replaced the new one is asked. */
 		if (!owner->heir)
 			kv_member_forget(owner, o->hash, o->rival);
-		if (answer < 0)
+		if (answer != HAS_NOT)
 			tell(owner, o->hash, o->rival, KV_VERDICT_GOES);
+		verdict = decide(m->members[o->slot], o->hash, o->id, &view);
+	} else if (answer == SILENT) {
 		verdict = decide(m->members[o->slot], o->hash, o->id, &view);
 	}
 	if (verdict == KV_VERDICT_OPEN) {
@@ -426,7 +459,7 @@ kv_verdict_lost(struct kv_member *mb)
 	kv_bytes_reset(&mb->decides);
 	kv_list_init(&failed);
 	kv_list_splice_tail(&failed, &mb->asking);
-	judge_all(mb, &failed, NULL);
+	judge_all(mb, &failed, NULL, UNASKED);
 }
 
 void

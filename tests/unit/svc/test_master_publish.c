@@ -331,17 +331,52 @@ a_nodes_own_later_word_needs_no_check(void **state)
 }
 
 static void
-a_silent_owner_that_lives_is_believed(void **state)
+a_silent_owner_is_asked_again(void **state)
 {
 	(void)state;
 	rig_put(&a, 1, 10, 0);
 	assert_int_equal(rig_put(&b, 1, 20, 0), OPEN);
-	rig_ms(900);
+	rig_ms(1200);
 	assert_int_equal(rig_decides(&b), 0);
+	assert_int_equal(a.probed, 1);
+	assert_int_equal(wirepeer_count(&a.p.w, KV_MSG_CHECK), 2);
+	wireframe_free(rig_wait(&a.p, KV_MSG_CHECK));
+	rig_confirm(&a, true);
 	assert_int_equal(rig_decided(&b, 1, 20), GOES);
 	assert_int_equal(rig_owners(&req, 1), A);
-	/* But it is looked after. */
-	assert_int_equal(a.probed, 1);
+	/* That is forgotten. */
+	assert_int_equal(rig_put(&b, 1, 30, 0), OPEN);
+	rig_ms(1200);
+	wireframe_free(rig_wait(&a.p, KV_MSG_CHECK));
+	rig_confirm(&a, true);
+	assert_int_equal(rig_decided(&b, 1, 30), GOES);
+}
+
+static void
+an_owner_that_stays_silent_holds_nothing(void **state)
+{
+	(void)state;
+	rig_put(&a, 1, 10, 0);
+	assert_int_equal(rig_put(&b, 1, 20, 0), OPEN);
+	rig_ms(2100);
+	assert_int_equal(rig_decides(&b), 0);
+	/* It answers probes all the while. */
+	assert_int_equal(rig_decided(&b, 1, 20), STAYS);
+	assert_int_equal(rig_owners(&req, 1), B);
+	rig_expect_dropped(&a.p);
+}
+
+static void
+a_frozen_owner_holds_nothing(void **state)
+{
+	(void)state;
+	rig_put(&a, 1, 10, 0);
+	a.is_frozen = true;
+	assert_int_equal(rig_put(&b, 1, 20, 0), OPEN);
+	rig_ms(2100);
+	assert_int_equal(rig_decided(&b, 1, 20), STAYS);
+	assert_int_equal(rig_owners(&req, 1), B);
+	assert_int_equal(rig_decided(&a, 1, 10), GOES);
 }
 
 static void
@@ -398,7 +433,8 @@ a_bad_answer_to_check_is_none(void **state)
 	f = rig_wait(&a.p, KV_MSG_CHECK);
 	wirepeer_send(&a.p.w, KV_MSG_CHECK_R, f->id, &r, "\0\0", 2);
 	wireframe_free(f);
-	assert_int_equal(rig_decided(&b, 1, 20), GOES);
+	assert_int_equal(rig_decided(&b, 1, 20), STAYS);
+	rig_expect_dropped(&a.p);
 }
 
 static void
@@ -487,7 +523,9 @@ main(void)
 		THREE(a_lower_version_is_checked_too),
 		THREE(same_version_and_another_version_meet_in_any_order),
 		THREE(a_nodes_own_later_word_needs_no_check),
-		THREE(a_silent_owner_that_lives_is_believed),
+		THREE(a_silent_owner_is_asked_again),
+		THREE(an_owner_that_stays_silent_holds_nothing),
+		THREE(a_frozen_owner_holds_nothing),
 		THREE(a_silent_owner_that_is_suspect_is_not),
 		THREE(an_owner_whose_session_breaks_confirms_nothing),
 		THREE(an_owner_without_session_is_not_asked),

@@ -198,6 +198,27 @@ a_silent_owner_is_away(void **state)
 	assert_int_equal(rig_stat(&req, "master_remove_failures_total"), 1);
 }
 
+/* It may remove what it has at any time from now on. */
+static void
+what_a_silent_owner_has_decides_nothing(void **state)
+{
+	uint64_t id;
+
+	(void)state;
+	letter_put(&a, 'x', 1);
+	letter_put(&b, 'x', 1);
+	letter_put(&a, 'y', 1);
+	id = remove_send("", "xy", 0);
+	remove_serve(&b, "x", "7"); /* KV_EBUSY */
+	rig_ms(5);
+	/* Of another put: the question is not about it. */
+	letter_put(&a, 'y', 2);
+	removed_but(id, "79", 0, 1, 1);
+	assert_int_equal(letter_owners('x'), 1);
+	assert_int_equal(letter_owners('y'), 1);
+	assert_int_equal(a.probed, 1);
+}
+
 static void
 an_owner_without_session_is_away(void **state)
 {
@@ -831,6 +852,7 @@ main(void)
 		THREE(what_is_not_removed_counts_most),
 		THREE(a_put_after_the_removal_stays),
 		THREE(a_silent_owner_is_away),
+		THREE(what_a_silent_owner_has_decides_nothing),
 		THREE(an_owner_without_session_is_away),
 		THREE(an_owner_lost_meanwhile_is_away),
 		THREE(suspects_are_asked_for_every_key),

@@ -165,6 +165,23 @@ keys_are_removed_one_by_one(void **state)
 	assert_int_equal(simnode_stat(&sim, "removed"), 2);
 }
 
+/* A master that had to give up waiting took it for removed. */
+static void
+what_is_kept_is_published_again(void **state)
+{
+	const char busy = KV_EBUSY;
+	unsigned before;
+
+	(void)state;
+	put_hard("h");
+	before = sim.masters[0].publishes;
+	ask_remove(KV_REMOVE_KEYS, 0, "", 1, "\1\0h", 3);
+	removed_but(0, &busy, 1, 1);
+	assert_int_equal(sim.masters[0].publishes, before + 1);
+	assert_true(simnode_master_has(&sim, 0, "h"));
+	assert_true(has("h"));
+}
+
 static void
 a_removed_value_is_readable_while_pinned(void **state)
 {
@@ -569,6 +586,7 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(keys_are_removed_one_by_one),
+		TEST(what_is_kept_is_published_again),
 		TEST(a_removed_value_is_readable_while_pinned),
 		TEST(what_matches_is_removed_in_slices),
 		TEST(a_bad_pattern_is_told),
