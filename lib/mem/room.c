@@ -19,9 +19,13 @@
 #define MIB        (UINT64_C(1) << 20)
 #define NONE       UINT64_MAX
 
-/* Left to the process beside its pool: its index, connections, stacks. */
-#define SPARE_BYTES    (64 * MIB)
-#define SPARE_FRACTION 64
+/* Beside the spare, for the index of a large pool. */
+#define INDEX_FRACTION 64
+
+/* kv_room_spare(): the smaller of SPARE_MAX and SPARE_MIN + bytes / 4. */
+#define SPARE_MIN      (16 * MIB)
+#define SPARE_MAX      (64 * MIB)
+#define SPARE_FRACTION 4
 
 /* A limit of control groups: a file with it and one with what is used. */
 struct gauge {
@@ -263,46 +267,77 @@ kv_room_memory(const char *root)
 	return kv_min_u64(t.left, mem_available(root));
 }
 
-/* "ask for 123MB at most, or ", or nothing when there is no room at all. */
-static const char *
-advice(char *buf, size_t n, uint64_t room)
+uint64_t
+kv_room_spare(uint64_t bytes)
 {
-	uint64_t spare = SPARE_BYTES + room / SPARE_FRACTION;
+	return kv_min_u64(SPARE_MAX, SPARE_MIN + bytes / SPARE_FRACTION);
+}
 
-	buf[0] = '\0';
-	if (room > spare + MIB)
-		snprintf(buf, n, "ask for %juMB at most, or ",
-			 (uintmax_t)((room - spare) / MIB));
+/* What the process takes beside the pool. */
+static uint64_t
+beside(uint64_t bytes)
+{
+	return kv_room_spare(bytes) + bytes / INDEX_FRACTION;
+}
+
+/* The largest pool that fits, in MiB; 0: none. */
+static uint64_t
+fitting_mib(uint64_t room)
+{
+	uint64_t mib = 0;
+
+	if (room > SPARE_MIN)
+		mib = (room - SPARE_MIN) / MIB * INDEX_FRACTION /
+		      (INDEX_FRACTION + INDEX_FRACTION / SPARE_FRACTION + 1);
+	if (room > SPARE_MAX)
+		mib = kv_max_u64(mib, (room - SPARE_MAX) / MIB *
+					      INDEX_FRACTION /
+					      (INDEX_FRACTION + 1));
+	return mib;
+}
+
+/* What the process takes, and how much fits: the middle of both refusals. */
+static const char *
+advice(char *buf, size_t n, uint64_t bytes, uint64_t room)
+{
+	uint64_t mib = fitting_mib(room);
+	char own[16], less[40] = "";
+
+	if (mib)
+		snprintf(less, sizeof(less), "ask for %juMB at most, or ",
+			 (uintmax_t)mib);
+	snprintf(buf, n, ", and the process itself may take %s; %s",
+		 kv_str_size_format(own, sizeof(own), beside(bytes)), less);
 	return buf;
 }
 
 int
 kv_room_check(const char *root, uint64_t bytes, char *err, size_t errlen)
 {
-	char want[16], left[16], limit[16], less[48];
+	char want[16], left[16], limit[16], less[128];
 	uint64_t need, available = mem_available(root);
 	struct tightest t;
 
 	kv_str_size_format(want, sizeof(want), bytes);
-	if (kv_add_u64(bytes, SPARE_BYTES + bytes / SPARE_FRACTION, &need))
+	if (kv_add_u64(bytes, beside(bytes), &need))
 		need = NONE;
 	if (available < need) {
 		snprintf(err, errlen,
 			 "a pool of %s does not fit: %s of memory are "
-			 "available; %sfree some",
+			 "available%sfree some",
 			 want,
 			 kv_str_size_format(left, sizeof(left), available),
-			 advice(less, sizeof(less), available));
+			 advice(less, sizeof(less), bytes, available));
 		return -ENOMEM;
 	}
 	look_at_gauges(root, memory_gauges, KV_ARRAY_LEN(memory_gauges), &t);
 	if (t.left < need) {
 		snprintf(err, errlen,
 			 "a pool of %s does not fit: the control group leaves "
-			 "%s of its %s; %sraise %s",
+			 "%s of its %s%sraise %s",
 			 want, kv_str_size_format(left, sizeof(left), t.left),
 			 kv_str_size_format(limit, sizeof(limit), t.limit),
-			 advice(less, sizeof(less), t.left), t.file);
+			 advice(less, sizeof(less), bytes, t.left), t.file);
 		return -ENOMEM;
 	}
 	return 0;

@@ -18,10 +18,14 @@
  * of this process and those above them. */
 uint64_t kv_room_memory(const char *root);
 
+/* Left to the process beside a pool of that size, for its index, connections
+ * and stacks: a part of it that is small for small ones. */
+uint64_t kv_room_spare(uint64_t bytes);
+
 /*
- * Whether a pool of normal pages, or of huge pages of 2 MiB, can be had; some
- * is left over for the process itself. 0, or -ENOMEM with one line in err that
- * says what was wanted, what there is and what to do.
+ * Whether a pool of normal pages, or of huge pages of 2 MiB, can be had; with
+ * normal ones, beside kv_room_spare() and a little more. 0, or -ENOMEM with one
+ * line in err that says what was wanted, what there is and what to do.
  */
 KV_MUST_CHECK int kv_room_check(const char *root, uint64_t bytes, char *err,
 				size_t errlen);

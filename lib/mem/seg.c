@@ -19,9 +19,6 @@
 
 #define HUGE_BYTES (UINT64_C(2) << 20)
 
-/* Below this much left, faulting in stops: the kernel would kill soon. */
-#define SPARE_BYTES (UINT64_C(32) << 20)
-
 /* glibc of Debian 12 has both; the numbers are the kernel's. */
 #ifndef MADV_POPULATE_READ
 #define MADV_POPULATE_READ  22
@@ -311,10 +308,12 @@ assert_inside(const struct kv_seg *seg, uint64_t off, uint64_t len)
 	assert(len <= seg->bytes - off);
 }
 
-/* Whether faulting in `len` more leaves the machine enough to live on. */
+/* Whether faulting in `len` more leaves the machine enough to live on; with
+ * less the kernel would kill soon. */
 static bool
 memory_is_left(const struct kv_seg *seg, uint64_t len)
 {
+	uint64_t spare = kv_room_spare(seg->bytes) / 2;
 	struct stat st;
 	uint64_t has, more;
 
@@ -323,7 +322,7 @@ memory_is_left(const struct kv_seg *seg, uint64_t len)
 		return true;
 	has = (uint64_t)st.st_blocks * 512;
 	more = has < seg->bytes ? kv_min_u64(seg->bytes - has, len) : 0;
-	return !more || kv_room_memory(seg->root) >= more + SPARE_BYTES;
+	return !more || kv_room_memory(seg->root) >= more + spare;
 }
 
 /* For kernels that cannot populate: writes to each page what is there. */

@@ -108,8 +108,10 @@ test_memory_available(void **state)
 	assert_int_equal(kv_room_check(root, 4 * GIB, err, sizeof(err)),
 			 -ENOMEM);
 	assert_says("4.0 GiB of memory are available");
-	assert_says("ask for 3968MB at most");
-	assert_int_equal(kv_room_check(root, 3968 * MIB, err, sizeof(err)), 0);
+	assert_says("itself may take 128.0 MiB; ask for 3969MB at most");
+	assert_int_equal(kv_room_check(root, 3969 * MIB, err, sizeof(err)), 0);
+	assert_int_equal(kv_room_check(root, 3970 * MIB, err, sizeof(err)),
+			 -ENOMEM);
 	assert_int_equal(kv_room_check(root, UINT64_MAX, err, sizeof(err)),
 			 -ENOMEM);
 }
@@ -118,9 +120,39 @@ static void
 test_no_advice_without_room(void **state)
 {
 	(void)state;
-	put_available(32 * MIB);
+	put_available(17 * MIB);
 	assert_int_equal(kv_room_check(root, GIB, err, sizeof(err)), -ENOMEM);
 	assert_null(strstr(err, "ask for"));
+	assert_says("may take 80.0 MiB; free some");
+}
+
+/* What is kept beside a small pool is small, and the advice holds. */
+static void
+test_little_memory(void **state)
+{
+	uint64_t mib;
+
+	(void)state;
+	put_group_v2("/box");
+	put("/sys/fs/cgroup/box/memory.current", "%ju\n", (uintmax_t)MIB);
+	for (mib = 20; mib < 700; mib += 13) {
+		unsigned most;
+
+		put("/sys/fs/cgroup/box/memory.max", "%ju\n",
+		    (uintmax_t)(mib * MIB));
+		assert_int_equal(kv_room_check(root, GIB, err, sizeof(err)),
+				 -ENOMEM);
+		assert_non_null(strstr(err, "ask for "));
+		assert_int_equal(
+			sscanf(strstr(err, "ask for "), "ask for %uMB", &most),
+			1);
+		assert_true(most * 5 >= (mib - 20) * 3);
+		assert_int_equal(
+			kv_room_check(root, most * MIB, err, sizeof(err)), 0);
+		assert_int_equal(
+			kv_room_check(root, (most + 2) * MIB, err, sizeof(err)),
+			-ENOMEM);
+	}
 }
 
 static void
@@ -289,6 +321,7 @@ main(void)
 		CASE(test_nothing_known),
 		CASE(test_memory_available),
 		CASE(test_no_advice_without_room),
+		CASE(test_little_memory),
 		CASE(test_group_v2),
 		CASE(test_group_above_is_tighter),
 		CASE(test_group_seen_from_inside),
