@@ -82,6 +82,17 @@ like "$(cat "$T/err")" 'n1 had ended' 'and says which'
 is "$(cd "$dir" && echo *)" 'm.log mine n1.log' 'the logs are left'
 rm -r "$dir"
 
+# Somebody may have one of the ports.
+for base in 2$((1000 + $$ % 8000)) 3$((1000 + $$ % 800)) 24$((100 + $$ % 800)); do
+	"$kvcluster" start -n 1 --size=64MB --dir="$dir" --port="$base" \
+		>from 2>&1 && break
+	rm -rf "$dir"
+done
+like "$(cat from)" "^master .*:$base$" 'ports from one on: the master'
+like "$(cat from)" "^metrics .*:$((base + 1))/" 'its HTTP'
+like "$(cat from)" "^n1 .*:$((base + 2))," 'the node'
+ok 'stop' "$kvcluster" stop --dir="$dir"
+
 exits 7 'run' "$kvcluster" run -n 1 --size=64MB --dir="$dir" -- \
 	sh -c 'kvdiag nodes && exit 7'
 like "$(cat "$T/out")" ' live ' 'finds the pool'
@@ -126,6 +137,8 @@ is "$(echo "$ns" | wc -l)" 3 'one for the master, two for the nodes'
 ok 'put on a node' "$kvcluster" exec --dir="$dir" n1 kvput key value
 ok 'get on another' "$kvcluster" exec --dir="$dir" n2 kvget key
 same 'the same bytes'
+exits 69 'env is of no use here' "$kvcluster" env --dir="$dir"
+like "$(cat "$T/err")" 'exec --dir=.* n1 bash$' 'and says what is'
 ok 'a master without a port has the usual one' "$kvcluster" exec \
 	--dir="$dir" n2 kvdiag --socket= --master=10.77.0.1,10.77.0.9 nodes
 is "$(grep -c ' live ' "$T/out")" 2 'and is asked'
