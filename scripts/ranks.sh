@@ -45,14 +45,17 @@ ranks_close()
 
 ranks_open()
 {
-	case $# in
-	0) ;;
-	2) [ "$1" = -n ] && ranks=$2 ;;
+	case ${1-} in
+	-h | --help)
+		sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" | grep -v '^shellcheck'
+		exit
+		;;
+	-n) [ $# -ne 2 ] || ranks=$2 ;;
 	esac
 	case $ranks:$# in
 	[1-9]:0 | [1-9]:2) ;;
 	*)
-		echo "usage: ${0##*/} [-n RANKS], 1 to 9" >&2
+		say "usage: ${0##*/} [-n RANKS], 1 to 9"
 		exit 64
 		;;
 	esac
@@ -122,7 +125,8 @@ ranks_wait()
 {
 	rank_is_up=yes
 	trap 'exit 0' INT TERM
-	echo "It runs; ^C ends it."
+	echo "It runs: each rank puts its 32 blocks again and again, and gets" \
+		"those of all. ^C ends it."
 	wait -n
 	say "a rank ended"
 	exit 1

@@ -33,7 +33,7 @@ struct rank {
 	unsigned step;
 	char keys[BLOCKS][160];
 	unsigned char blocks[BLOCKS][BLOCK_BYTES];
-	uint64_t n_put, n_got, n_missed;
+	uint64_t n_put, n_there, n_got, n_missed;
 };
 
 static volatile sig_atomic_t is_ending;
@@ -110,6 +110,7 @@ put_step(struct rank *r)
 	kv_client_put(r->c, items, BLOCKS, NULL);
 	for (int i = 0; i < BLOCKS; i++) {
 		r->n_put += items[i].status == 0;
+		r->n_there += items[i].status == -KV_EEXISTS;
 		if (items[i].status < 0 && items[i].status != -KV_EEXISTS)
 			fprintf(stderr, "rank %s: put %s: %s\n", r->name,
 				r->keys[i], kv_status_text(items[i].status));
@@ -180,9 +181,11 @@ work(struct rank *r)
 		if (get_step(r) < 0)
 			exit(1);
 		if (r->step % STEPS_A_LINE == 0) {
-			printf("%s: put %" PRIu64 ", got %" PRIu64
-			       ", missed %" PRIu64 " blocks of 1 MiB\n",
-			       r->name, r->n_put, r->n_got, r->n_missed);
+			printf("%s: put %" PRIu64 " blocks of 1 MiB, %" PRIu64
+			       " times they were there; got %" PRIu64
+			       ", missed %" PRIu64 " of all ranks'\n",
+			       r->name, r->n_put, r->n_there, r->n_got,
+			       r->n_missed);
 			fflush(stdout);
 		}
 		r->step++;

@@ -49,5 +49,9 @@ set_up()
 set_up embedded.sh embedded '256.0 MiB'
 set_up standalone-store.sh standalone-store '256.0 MiB'
 exits 64 'a bad option' "$TOP/scripts/embedded.sh" --fast
+for script in embedded.sh standalone-store.sh setup demo; do
+	ok "$script --help" "$TOP/scripts/$script" --help
+	like "$(head -n 1 out)" "^$script" 'says what it is'
+done
 exits 64 'too many' "$TOP/scripts/standalone-store.sh" -n 10
 done_testing
