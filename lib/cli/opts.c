@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -358,6 +359,7 @@ kv_opts_parse(struct kv_opts *o, const struct kv_opts_program *program,
 	unsigned level;
 
 	keep_std_fds();
+	(void)signal(SIGXFSZ, SIG_IGN); /* EFBIG says it in words */
 	memset(o, 0, sizeof(*o));
 	kv_conf_init(&o->conf);
 	list_options(&r, options);

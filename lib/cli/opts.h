@@ -37,8 +37,9 @@ struct kv_opts_program {
  * --version ("PROG (kvpool) VERSION") end it with 0.
  *
  * Also sees to it that descriptors 0, 1 and 2 are taken, so that no socket gets
- * the number of a closed stdout, and sets the log level: info for daemons,
- * warnings for tools, one more for each --verbose.
+ * the number of a closed stdout, that a file at its size limit is an error and
+ * no signal, and sets the log level: info for daemons, warnings for tools, one
+ * more for each --verbose.
  */
 void kv_opts_parse(struct kv_opts *o, const struct kv_opts_program *program,
 		   int argc, char **argv);

@@ -40,6 +40,22 @@ for sig in INT TERM HUP KILL; do
 	rm -r d
 done
 
+# A limit of file sizes.
+mkdir small
+echo old >small/file
+limited()
+{
+	# shellcheck disable=SC3045 # of file sizes, POSIX has it
+	(ulimit -f 100 && exec "$@")
+}
+exits 74 'a limit of file sizes' limited kvget $A -o small/file big
+is "$(cat err)" 'kvget: big: small/file: File too large' \
+	'the line has key, file and cause'
+is "$(cat small/file)" old 'the old file stays'
+exits 74 'in a batch' limited kvget $A --batch small m1
+is "$(cat err)" 'kvget: m1: m1: File too large' 'a line'
+is "$(find small -type f)" small/file 'nothing else is there'
+
 # A full disk.
 if mkdir full && mount -t tmpfs -o size=64m tmpfs full 2>/dev/null; then
 	at_exit "umount '$T/full'"
