@@ -587,5 +587,5 @@ kv_client_close(struct kv_client *c)
 const char *
 kv_client_node_addr(struct kv_client *c)
 {
-	return c->node_addr;
+	return c ? c->node_addr : "";
 }

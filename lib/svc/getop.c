@@ -230,8 +230,9 @@ kv_getop_start(struct kv_chan *ch, struct kv_getop *op)
 	for (i = 0; i < op->n; i++) {
 		it = &op->items[i];
 		it->len = it->size_total = 0;
-		op->keys[i].room = kv_vec_bytes(it->bufs, it->nbufs);
-		if (!kv_vec_is_valid(&it->key, it->bufs, it->nbufs))
+		if (kv_vec_is_valid(&it->key, it->bufs, it->nbufs))
+			op->keys[i].room = kv_vec_bytes(it->bufs, it->nbufs);
+		else
 			kv_getop_result(op, i, -KV_EINVALID);
 	}
 	op->timer.fn = op_expires;

@@ -465,13 +465,13 @@ kv_putop_start(struct kv_chan *ch, struct kv_putop *op)
 		return -KV_ENOMEM;
 	for (i = 0; i < op->n; i++) {
 		it = &op->items[i];
-		op->keys[i].status = -KV_EUNREACHABLE;
-		op->keys[i].size = kv_vec_bytes(it->bufs, it->nbufs);
-		if (kv_vec_is_valid(&it->key, it->bufs, it->nbufs))
-			continue;
-		op->keys[i].status = -KV_EINVALID;
-		op->keys[i].is_final = true;
-		op->keys[i].size = 0;
+		if (kv_vec_is_valid(&it->key, it->bufs, it->nbufs)) {
+			op->keys[i].status = -KV_EUNREACHABLE;
+			op->keys[i].size = kv_vec_bytes(it->bufs, it->nbufs);
+		} else {
+			op->keys[i].status = -KV_EINVALID;
+			op->keys[i].is_final = true;
+		}
 	}
 	if (op->n > 1 && twins_find(op) < 0) {
 		free(op->keys);

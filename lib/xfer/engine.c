@@ -62,16 +62,18 @@ watch_forks(void)
 
 /* Counted first: whoever closes sees the call, or the call sees that it is
  * being closed. */
-bool
+int
 kv_engine_enter(struct kv_engine *e)
 {
+	if (!e)
+		return -KV_EINVALID;
 	if (e->forks != forks)
-		return false;
+		return -KV_ECLOSED;
 	atomic_fetch_add(&e->calls, 1);
 	if (!atomic_load(&e->closing))
-		return true;
+		return 0;
 	atomic_fetch_sub(&e->calls, 1);
-	return false;
+	return -KV_ECLOSED;
 }
 
 void
@@ -226,6 +228,8 @@ kv_engine_open(const struct kv_engine_opts *opts, char *err, size_t err_bytes)
 	struct kv_engine *e;
 
 	pthread_once(&once, watch_forks);
+	if (!err)
+		err_bytes = 0;
 	if (opts && opts->size != sizeof(*opts)) {
 		snprintf(err, err_bytes,
 			 "options of a wrong size: .size must be "
@@ -284,7 +288,7 @@ kv_engine_close(struct kv_engine *e)
 uint16_t
 kv_engine_port(const struct kv_engine *e)
 {
-	return e->port;
+	return e ? e->port : 0;
 }
 
 /* ---- regions ---- */
@@ -292,10 +296,10 @@ kv_engine_port(const struct kv_engine *e)
 int
 kv_engine_register(struct kv_engine *e, void *data, size_t len)
 {
-	int rc;
+	int rc = kv_engine_enter(e);
 
-	if (!kv_engine_enter(e))
-		return -KV_ECLOSED;
+	if (rc)
+		return rc;
 	rc = kv_region_add(&e->regions, data, len, NULL);
 	kv_engine_leave(e);
 	return kv_engine_result(rc);
@@ -348,11 +352,11 @@ drain(struct kv_engine *e, const struct kv_region *r)
 static int
 end_region(struct kv_engine *e, const void *data, enum kv_region_end how)
 {
+	int rc = kv_engine_enter(e);
 	struct kv_region *r;
-	int rc;
 
-	if (!kv_engine_enter(e))
-		return -KV_ECLOSED;
+	if (rc)
+		return rc;
 	rc = kv_region_begin_end(&e->regions, data, how, &r);
 	if (rc == 0) {
 		rc = drain(e, r);
@@ -396,7 +400,7 @@ kv_engine_alloc(struct kv_engine *e, size_t len)
 {
 	void *data;
 
-	if (!kv_engine_enter(e))
+	if (kv_engine_enter(e))
 		return NULL;
 	data = alloc_region(e, len);
 	kv_engine_leave(e);

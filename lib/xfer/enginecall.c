@@ -37,7 +37,8 @@ transfer(struct kv_engine *e, const struct request *req)
 	};
 	int rc;
 
-	if (req->op != KV_ENGINE_WRITE && req->op != KV_ENGINE_READ)
+	if ((req->op != KV_ENGINE_WRITE && req->op != KV_ENGINE_READ) ||
+	    (req->n > 0 && !req->items))
 		return -EINVAL;
 	t.remote = kv_remote_use(&e->remotes, req->peer);
 	if (!t.remote)
@@ -58,10 +59,10 @@ kv_engine_transfer(struct kv_engine *e, enum kv_engine_op op, const char *peer,
 		.items = items,
 		.n = n,
 	};
-	int rc;
+	int rc = kv_engine_enter(e);
 
-	if (!kv_engine_enter(e))
-		return -KV_ECLOSED;
+	if (rc)
+		return rc;
 	req.wait = kv_engine_wait(e, timeout_ms);
 	rc = transfer(e, &req);
 	kv_engine_leave(e);
@@ -78,10 +79,10 @@ static long
 run_submitted(void *arg)
 {
 	struct submitted *s = arg;
-	int rc;
+	int rc = kv_engine_enter(s->e);
 
-	if (!kv_engine_enter(s->e))
-		return -KV_ECLOSED;
+	if (rc)
+		return rc;
 	rc = transfer(s->e, &s->req);
 	kv_engine_leave(s->e);
 	return kv_engine_result(rc);
@@ -90,7 +91,7 @@ run_submitted(void *arg)
 static struct kv_op *
 submit(struct kv_engine *e, const struct request *req)
 {
-	size_t len = strlen(req->peer) + 1;
+	size_t len = req->peer ? strlen(req->peer) + 1 : 0;
 	struct submitted *s =
 		KV_FAULT_POINT() ? NULL : malloc(sizeof(*s) + len);
 
@@ -98,8 +99,8 @@ submit(struct kv_engine *e, const struct request *req)
 		return NULL;
 	s->e = e;
 	s->req = *req;
-	memcpy(s->peer, req->peer, len);
-	s->req.peer = s->peer;
+	if (req->peer)
+		s->req.peer = memcpy(s->peer, req->peer, len);
 	return kv_op_start(e->crew, run_submitted, free, s);
 }
 
@@ -116,7 +117,7 @@ kv_engine_submit(struct kv_engine *e, enum kv_engine_op op, const char *peer,
 	};
 	struct kv_op *started;
 
-	if (!kv_engine_enter(e))
+	if (kv_engine_enter(e))
 		return NULL;
 	req.wait = kv_engine_wait(e, timeout_ms);
 	started = submit(e, &req);
@@ -140,10 +141,10 @@ static int
 ask(struct kv_engine *e, const char *peer, kv_transfer_fn *fn,
     struct question *q)
 {
-	int rc;
+	int rc = kv_engine_enter(e);
 
-	if (!kv_engine_enter(e))
-		return -KV_ECLOSED;
+	if (rc)
+		return rc;
 	q->wait = kv_engine_wait(e, 0);
 	q->remote = kv_remote_use(&e->remotes, peer);
 	rc = q->remote ? 0 : -errno;
@@ -222,6 +223,8 @@ kv_engine_path(struct kv_engine *e, const char *peer, char *buf,
 {
 	struct question q = { .buf = buf, .n = buf_bytes };
 
+	if (!buf && buf_bytes > 0)
+		return -KV_EINVALID;
 	return ask(e, peer, ask_path, &q);
 }
 
@@ -252,11 +255,12 @@ kv_engine_notify(struct kv_engine *e, const char *peer, const char *name,
 long
 kv_engine_notes(struct kv_engine *e, struct kv_note_in *notes, size_t max)
 {
-	long n;
+	long n = kv_engine_enter(e);
 
-	if (!kv_engine_enter(e))
-		return -KV_ECLOSED;
-	n = (long)kv_note_pop(&e->notes, notes, max);
+	if (n)
+		return n;
+	n = notes || max == 0 ? (long)kv_note_pop(&e->notes, notes, max)
+			      : -KV_EINVALID;
 	kv_engine_leave(e);
 	return n;
 }

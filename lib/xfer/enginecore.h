@@ -39,9 +39,8 @@ struct kv_engine {
 	uint16_t port;
 };
 
-/* The beginning of a call. False: not here, -KV_ECLOSED. Else leave is to
- * follow. */
-bool kv_engine_enter(struct kv_engine *e);
+/* The beginning of a call: 0, then leave is to follow; or what it returns. */
+int kv_engine_enter(struct kv_engine *e);
 void kv_engine_leave(struct kv_engine *e);
 
 /* When a call ends; timeout_ms 0: the engine's. */

@@ -108,6 +108,57 @@ test_one(struct kv_client *c)
 	EXPECT(kv_client_get_one(c, long_key, 1024, buf, 8, NULL), 1);
 }
 
+/* Each of these is one caller's mistake. */
+static void
+test_nulls(struct kv_client *c)
+{
+	struct kv_buf none = { NULL, 3 }, nothing = { NULL, 0 };
+	struct kv_put_item p[] = {
+		{ .key = key_of("nulls"), .nbufs = 3 },
+		{ .key = key_of("nulls"), .bufs = &none, .nbufs = 1 },
+		{ .key = { NULL, 5 }, .bufs = &nothing, .nbufs = 1 },
+		{ .key = key_of("nulls"), .bufs = &nothing, .nbufs = 1 },
+	};
+	struct kv_get_item g[4];
+	struct kv_view v = { .key = { NULL, 5 } };
+	uint8_t found;
+	size_t i;
+
+	for (i = 0; i < 4; i++)
+		g[i] = (struct kv_get_item){ .key = p[i].key,
+					     .bufs = p[i].bufs,
+					     .nbufs = p[i].nbufs };
+	EXPECT(kv_client_put(c, p, 4, NULL), 1);
+	EXPECT(kv_client_get(c, g, 4, NULL), 1);
+	for (i = 0; i < 4; i++) {
+		EXPECT(p[i].status, i < 3 ? -KV_EINVALID : 0);
+		EXPECT(g[i].status, i < 3 ? -KV_EINVALID : 0);
+	}
+	EXPECT(kv_client_put(c, NULL, 1, NULL), -KV_EINVALID);
+	EXPECT(kv_client_get(c, NULL, 1, NULL), -KV_EINVALID);
+	EXPECT(kv_client_put(NULL, p, 1, NULL), -KV_EINVALID);
+	EXPECT(kv_client_get(NULL, g, 1, NULL), -KV_EINVALID);
+	EXPECT(kv_client_put_one(c, NULL, 5, "v", 1), -KV_EINVALID);
+	EXPECT(kv_client_put_one(c, "k", 1, NULL, 1), -KV_EINVALID);
+	EXPECT(kv_client_get_one(c, "k", 1, NULL, 1, NULL), -KV_EINVALID);
+	EXPECT(kv_client_view(c, &v, 1, 0), -KV_EINVALID);
+	EXPECT(kv_client_view(c, NULL, 1, 0), -KV_EINVALID);
+	EXPECT(kv_client_exist(c, &v.key, 1, &found, 0), -KV_EINVALID);
+	EXPECT(kv_client_exist(c, NULL, 1, &found, 0), -KV_EINVALID);
+	EXPECT(kv_client_remove(c, &v.key, 1, 0, NULL, NULL), -KV_EINVALID);
+	EXPECT(kv_client_remove(c, NULL, 1, 0, NULL, NULL), -KV_EINVALID);
+	EXPECT(kv_client_query(c, v.key, 0, NULL, 0, NULL), -KV_EINVALID);
+	EXPECT(kv_client_query(c, p[0].key, 0, NULL, 1, NULL), -KV_EINVALID);
+	EXPECT(kv_client_list(c, NULL, NULL, NULL, NULL, NULL), -KV_EINVALID);
+	EXPECT(kv_client_nodes(c, NULL, 1), -KV_EINVALID);
+	EXPECT(kv_client_links(c, NULL, 1), -KV_EINVALID);
+	EXPECT(kv_client_stats(c, NULL, NULL, 0), -KV_EINVALID);
+	EXPECT(strcmp(kv_client_node_addr(NULL), ""), 0);
+	EXPECT(kv_client_open(NULL, NULL, 1) == NULL, 1);
+	kv_client_release(c, NULL, 1);
+	EXPECT(kv_client_remove(c, &p[3].key, 1, 0, NULL, NULL), 1);
+}
+
 /* Options whose size nobody set would count for nothing. */
 static void
 test_opts(struct kv_client *c)
@@ -394,6 +445,7 @@ main(int argc, char **argv)
 	for (int i = 0; i < 2; i++) {
 		c = open_or_die(argv[1], i == 0 ? argv[2] : "", NULL);
 		test_one(c);
+		test_nulls(c);
 		test_opts(c);
 		test_batch(c, argv[3]);
 		test_part(c);

@@ -97,6 +97,40 @@ transfers_of_what_cannot_be(void **state)
 }
 
 static void
+nulls(void **state)
+{
+	struct kv_xfer_item item = { local, 4096, 10 };
+	struct kv_op *op;
+	long result;
+
+	(void)state;
+	assert_int_equal(
+		kv_engine_transfer(e, KV_ENGINE_READ, peer.addr, NULL, 1, 0),
+		-KV_EINVALID);
+	op = kv_engine_submit(e, KV_ENGINE_READ, NULL, &item, 1, 0);
+	assert_non_null(op);
+	assert_int_equal(kv_op_wait(op, 10000, &result), 0);
+	assert_int_equal(result, -KV_EINVALID);
+	assert_int_equal(kv_engine_path(e, peer.addr, NULL, 1), -KV_EINVALID);
+	assert_int_equal(kv_engine_notes(e, NULL, 1), -KV_EINVALID);
+	assert_int_equal(kv_engine_register(NULL, local, 10), -KV_EINVALID);
+	assert_int_equal(kv_engine_unregister(NULL, local), -KV_EINVALID);
+	assert_null(kv_engine_alloc(NULL, 10));
+	assert_int_equal(kv_engine_free(NULL, local), -KV_EINVALID);
+	assert_int_equal(kv_engine_transfer(NULL, KV_ENGINE_READ, peer.addr,
+					    &item, 1, 0),
+			 -KV_EINVALID);
+	assert_null(
+		kv_engine_submit(NULL, KV_ENGINE_READ, peer.addr, &item, 1, 0));
+	assert_int_equal(kv_engine_probe(NULL, peer.addr), -KV_EINVALID);
+	assert_int_equal(kv_engine_first_region(NULL, peer.addr), 0);
+	assert_int_equal(kv_engine_notes(NULL, NULL, 0), -KV_EINVALID);
+	assert_int_equal(kv_engine_port(NULL), 0);
+	assert_null(kv_engine_open(&(struct kv_engine_opts){ 0 }, NULL, 99));
+	kv_engine_close(NULL);
+}
+
+static void
 addresses_that_are_none(void **state)
 {
 	static const char *const bad[] = {
@@ -444,6 +478,7 @@ main(void)
 		cmocka_unit_test(registering_what_cannot_be),
 		cmocka_unit_test(allocated_memory_is_zero_and_ours),
 		cmocka_unit_test(transfers_of_what_cannot_be),
+		cmocka_unit_test(nulls),
 		cmocka_unit_test(addresses_that_are_none),
 		cmocka_unit_test(nobody_there),
 		cmocka_unit_test(opening_what_cannot_be),
