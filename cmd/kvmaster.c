@@ -33,8 +33,10 @@ parse(int key, char *arg, struct argp_state *state)
 
 	switch (key) {
 	case OPT_EXIST_GRACE:
-		o->grace_ns = kv_opts_time(state, "--exist-grace", arg, 1,
+		o->grace_ns = kv_opts_time(state, "--exist-grace", arg, 0,
 					   3600 * KV_NS_PER_S);
+		if (!o->grace_ns)
+			o->grace_ns = 1; /* none: 0 is the default */
 		return 0;
 	case ARGP_KEY_ARG:
 		argp_failure(state, EX_USAGE, 0,

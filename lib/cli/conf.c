@@ -440,7 +440,8 @@ kv_conf_check(const struct kv_conf *c, char *err, size_t size)
 			      "local_buffer_size is beyond all memory");
 	if (c->client_ttl_ns < TTL_NS_MIN)
 		return refuse(c, KV_CONF_CLIENT_TTL, err, size,
-			      "client_ttl must be 100ms or more");
+			      "client_ttl must be 100ms or more: nodes "
+			      "send four heartbeats in that time");
 	return 0;
 }
 

@@ -48,7 +48,7 @@ refused 69 "127.0.0.1:$cluster_port.*in use" --listen 127.0.0.1 \
 	--rpc-port "$cluster_port" --http-port 0
 
 http=$(free_port)
-start_master m0 --http-port "$http"
+start_master m0 --http-port "$http" --exist-grace 0
 ok 'HTTP' python3 -c "import urllib.request as u
 print(u.urlopen('http://127.0.0.1:$http/health').status)"
 is "$(cat out)" 200 'is served'

@@ -557,7 +557,8 @@ test_bad_options(void **state)
 			 0);
 	assert_int_equal(kv_conf_check(&c, err, 256), -EINVAL);
 	assert_string_equal(err,
-			    "--client-ttl: client_ttl must be 100ms or more");
+			    "--client-ttl: client_ttl must be 100ms or more: "
+			    "nodes send four heartbeats in that time");
 }
 
 static void
