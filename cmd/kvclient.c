@@ -52,8 +52,10 @@ parse(int key, char *arg, struct argp_state *state)
 		o->socket_group = arg;
 		return 0;
 	case OPT_EXIST_GRACE:
-		o->grace_ns = kv_opts_time(state, "--exist-grace", arg, 1,
+		o->grace_ns = kv_opts_time(state, "--exist-grace", arg, 0,
 					   3600 * KV_NS_PER_S);
+		if (!o->grace_ns)
+			o->grace_ns = 1; /* none: 0 is the default */
 		return 0;
 	case OPT_WORKERS:
 		o->workers = (unsigned)kv_opts_number(state, "--workers", arg,
@@ -86,10 +88,11 @@ stop(struct kv_daemon *base)
 static void
 say_ready(const struct daemon *d, const struct kv_conf *c)
 {
+	const char *socket = kv_pool_socket(d->pool);
 	char size[16];
 
 	kv_info("ready addr=%s socket=%s http=%u pool=\"%s\" master=%s",
-		kv_pool_addr(d->pool), kv_pool_socket(d->pool),
+		kv_pool_addr(d->pool), *socket ? socket : "none",
 		d->admin ? kv_admin_port(d->admin) : 0,
 		kv_str_size_format(size, sizeof(size),
 				   (uint64_t)c->global_segment_size),
@@ -118,7 +121,7 @@ pool_start(const struct options *o, struct kv_loop *loop, const char *socket)
 		.masters = c->master_server_address,
 		.listen = listen,
 		.addr = addr_build(c->host, c->port, addr, sizeof(addr)),
-		.socket = socket,
+		.socket = *socket ? socket : NULL,
 		.socket_group = o->socket_group,
 		.name = c->host[0] ? c->host : NULL,
 		.grace_ns = o->grace_ns,

@@ -423,7 +423,7 @@ kv_opts_socket(const struct kv_opts *o, char *buf, size_t n)
 {
 	size_t len = strlen(o->conf.socket);
 
-	if (!len)
+	if (!len && o->conf.source[KV_CONF_SOCKET] != KV_CONF_OPTION)
 		return kv_sockpath_default(buf, n);
 	if (len > KV_SOCKPATH_BYTES_MAX || len >= n)
 		return -ENAMETOOLONG;

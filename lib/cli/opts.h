@@ -52,8 +52,8 @@ void kv_opts_parse(struct kv_opts *o, const struct kv_opts_program *program,
 KV_MUST_CHECK int kv_opts_load(struct kv_opts *o);
 
 /*
- * The socket path: --socket, the file's, or kv_sockpath_default(). Returns its
- * length or -ENAMETOOLONG.
+ * The socket path: --socket, of which "" means none, the file's, or
+ * kv_sockpath_default(). Returns its length or -ENAMETOOLONG.
  */
 KV_MUST_CHECK int kv_opts_socket(const struct kv_opts *o, char *buf, size_t n);
 

@@ -121,6 +121,13 @@ kill -INT $pid
 ended 50
 is "$code" 0 'SIGINT ends it with 0'
 
+start without --socket '' --exist-grace 0
+like "$(cat "$log")" 'ready .*socket=none' 'an empty socket is none'
+ok 'others reach it' raw "$addr" put k v
+kill -TERM $pid
+ended 50
+is "$code" 0 'and it ends well'
+
 if unshare -pf true 2>/dev/null; then
 	unshare -pf --kill-child "$KV_BIN/kvclient" --port 0 \
 		--global-segment-size 32MB --socket "$sock" 2>"$T/one" &

@@ -110,6 +110,9 @@ test_options_of_a_tool(void **state)
 	assert_int_equal(kv_opts_socket(&p.common, path, sizeof(path)), 11);
 	assert_string_equal(path, "/tmp/x.sock");
 	assert_int_equal(kv_opts_socket(&p.common, path, 11), -ENAMETOOLONG);
+	*p.common.conf.socket = '\0';
+	assert_int_equal(kv_opts_socket(&p.common, path, sizeof(path)), 0);
+	assert_string_equal(path, "");
 }
 
 static const char *const daemon_args[] = {
