@@ -86,6 +86,24 @@ oldest_victim(const struct kv_place *p, const struct pool *pool)
 	return best;
 }
 
+/* The place in the pool of the first preferred node with room, else of the
+ * first preferred one, else the pool's size. */
+static unsigned
+preferred(const struct kv_place *p, const struct pool *pool)
+{
+	unsigned i, first = pool->n;
+
+	for (i = 0; i < pool->n; i++) {
+		if (!p->nodes[pool->node[i]].preferred)
+			continue;
+		if (has_room(p, pool->node[i]))
+			return i;
+		if (first == pool->n)
+			first = i;
+	}
+	return first;
+}
+
 /* The first of a pool that is not empty. */
 static unsigned
 pick(const struct kv_place *p, const struct pool *pool, struct kv_rng *rng)
@@ -94,9 +112,9 @@ pick(const struct kv_place *p, const struct pool *pool, struct kv_rng *rng)
 	struct pool roomy = { .n = 0 };
 	unsigned i;
 
-	for (i = 0; i < pool->n; i++)
-		if (p->nodes[pool->node[i]].preferred)
-			return pool->node[i];
+	i = preferred(p, pool);
+	if (i < pool->n)
+		return pool->node[i];
 	for (i = 0; i < pool->n; i++) {
 		if (!has_room(p, pool->node[i]))
 			continue;

@@ -46,9 +46,10 @@ struct kv_place_pick {
  * the first `replicas` are where the object should go, those after them stand
  * in, in this order, for the ones that fail. The order:
  *
- * preferred nodes; the local one while it has room; others that have room, the
- * freer one of two random ones each time; those without room, the one whose
- * next victim is oldest first, the local one on a tie.
+ * preferred nodes, those with room before others; the local one while it has
+ * room; others that have room, the freer one of two random ones each time;
+ * those without room, the one whose next victim is oldest first, the local one
+ * on a tie.
  *
  * A replica's node is on another host than those before it if there is such a
  * node at all, with room or without.

@@ -543,6 +543,16 @@ kv_hub_orphan_take(struct kv_hub *hub, const struct kv_id *boot)
 }
 
 void
+kv_hub_node_missed(struct kv_hub *hub, const char *node, uint64_t now)
+{
+	KV_LOCKED(&hub->lock)
+		kv_log_limited(
+			&hub->prefer_log, now, KV_LOG_WARN,
+			"no node in the pool is called %s: put elsewhere",
+			node);
+}
+
+void
 kv_hub_count(struct kv_hub *hub, const struct kv_hub_stats *more)
 {
 	KV_LOCKED(&hub->lock) {

@@ -120,6 +120,7 @@ struct kv_hub {
 	uint64_t master_backoff[KV_HUB_MASTERS_MAX];
 	const char *master_why[KV_HUB_MASTERS_MAX]; /* NULL: it answered */
 	struct kv_log_limit master_log[KV_HUB_MASTERS_MAX];
+	struct kv_log_limit prefer_log;
 	struct kv_hub_stats stats;
 	struct kv_list views; /* of viewop.c: what is pinned now */
 	struct kv_hub_orphan *orphans;
@@ -192,6 +193,9 @@ void kv_hub_orphan_add(struct kv_hub *hub, const struct kv_id *boot,
 		       uint64_t token);
 /* Takes one of that node's; 0: there is none. */
 uint64_t kv_hub_orphan_take(struct kv_hub *hub, const struct kv_id *boot);
+
+/* A node that a put prefers is not in the table: a line, now and then. */
+void kv_hub_node_missed(struct kv_hub *hub, const char *node, uint64_t now);
 
 /* Adds to the counters. */
 void kv_hub_count(struct kv_hub *hub, const struct kv_hub_stats *more);

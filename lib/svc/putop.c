@@ -319,8 +319,8 @@ static int
 cands_load(struct kv_putop *op)
 {
 	struct kv_hub_node *nodes = calloc(KV_NODES_MAX, sizeof(*nodes));
+	bool own, is_missed = op->prefer;
 	unsigned i, n;
-	bool own;
 
 	free(op->cands);
 	op->n_cands = 0;
@@ -337,6 +337,7 @@ cands_load(struct kv_putop *op)
 		if (nodes[i].pool_bytes == 0)
 			continue;
 		own = is_own(op, &nodes[i].boot);
+		is_missed &= !is_preferred(op, &nodes[i]);
 		op->cands[op->n_cands++] = (struct kv_putop_cand){
 			.boot = nodes[i].boot,
 			.host = nodes[i].host,
@@ -346,6 +347,9 @@ cands_load(struct kv_putop *op)
 			.is_preferred = is_preferred(op, &nodes[i]),
 		};
 	}
+	if (is_missed && op->n_cands > 0)
+		kv_hub_node_missed(op->ch->hub, op->prefer,
+				   kv_loop_now(op->ch->loop));
 	free(nodes);
 	cand_local_add(op);
 	return 0;
