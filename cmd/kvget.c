@@ -14,7 +14,8 @@ static const struct argp_option options[] = {
 	{ "output", 'o', "FILE", 0, "write to FILE instead of stdout", 0 },
 	{ "batch", 'b', "DIR", 0, "get many, each into a file below DIR", 0 },
 	{ "exist", OPT_EXIST, NULL, 0, "print KEY<TAB>1 or 0, for each", 0 },
-	{ "null", '0', NULL, 0, "lines of stdin and --exist end in NUL", 0 },
+	{ "null", '0', NULL, 0, "the lines of stdin and of --exist end in NUL",
+	  0 },
 	{ 0 },
 };
 

@@ -1,5 +1,6 @@
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +19,10 @@
 #include "cli/tool.h"
 #include "cmd/kvget.h"
 
+enum {
+	TARGET_SIZE = PATH_MAX + KV_KEYFILE_SIZE,
+};
+
 struct run {
 	const struct kvget_options *o;
 	struct kv_client *client;
@@ -32,12 +37,25 @@ struct run {
 	bool is_over; /* it is of no use to go on */
 };
 
+/* Where the value of KEY goes; NULL: to stdout. */
+static const char *
+target(const struct run *r, const struct kv_key *key, char buf[TARGET_SIZE])
+{
+	char name[KV_KEYFILE_SIZE];
+
+	if (!r->o->dir)
+		return r->o->output;
+	snprintf(buf, TARGET_SIZE, "%s/%s", r->o->dir,
+		 kv_keyfile_name(name, key));
+	return buf;
+}
+
+/* FILE: where the value is now, or NULL. */
 static void
 print(struct run *r, const struct kv_key *key, const char *status,
-      uint64_t bytes)
+      uint64_t bytes, const char *file)
 {
 	enum kv_out_kind kind = r->o->dir ? KV_OUT_ROW : KV_OUT_OBJECT;
-	char name[KV_KEYFILE_SIZE];
 
 	if (!r->out)
 		return;
@@ -45,8 +63,7 @@ print(struct run *r, const struct kv_key *key, const char *status,
 	kv_out_key(r->out, "key", key->data, key->len);
 	kv_out_string(r->out, "status", status);
 	kv_out_bytes(r->out, "size_bytes", bytes);
-	kv_out_string(r->out, "file",
-		      r->o->dir ? kv_keyfile_name(name, key) : r->o->output);
+	kv_out_string(r->out, "file", file);
 	kv_out_end(r->out, kind);
 }
 
@@ -60,33 +77,24 @@ save(struct run *r, const struct kv_key *key, const void *data, size_t n)
 	return kv_fileout_write(STDOUT_FILENO, data, n);
 }
 
-/* Where the value of KEY goes, for people. */
-static const char *
-target(const struct run *r, const struct kv_key *key, char *buf)
-{
-	if (r->o->dir)
-		return kv_keyfile_name(buf, key);
-	return r->o->output ? r->o->output : "stdout";
-}
-
 static void
 deliver(struct run *r, const struct kv_key *key, const void *data, size_t n)
 {
-	char file[KV_KEYFILE_SIZE], name[KV_TOOL_KEY_SIZE];
+	char buf[TARGET_SIZE], name[KV_TOOL_KEY_SIZE];
+	const char *file = target(r, key, buf);
 	int rc = save(r, key, data, n), code = EX_IOERR;
 
 	r->keys++;
 	r->bytes += n;
-	print(r, key, rc < 0 ? "unwritten" : "ok", n);
+	print(r, key, rc < 0 ? "unwritten" : "ok", n, rc < 0 ? NULL : file);
 	if (rc < 0 && (rc != -EPIPE || r->o->dir || r->o->output))
 		code = kv_tool_say(EX_IOERR, "%s: %s: %s",
-				   kv_tool_key(name, key), target(r, key, file),
-				   strerror(-rc));
+				   kv_tool_key(name, key),
+				   file ? file : "stdout", strerror(-rc));
 	if (rc < 0)
 		r->code = kv_tool_worse(r->code, code);
 	else if (r->o->dir && kv_log_is_on(KV_LOG_INFO))
-		kv_tool_say(0, "%s -> %s", kv_tool_key(name, key),
-			    target(r, key, file));
+		kv_tool_say(0, "%s -> %s", kv_tool_key(name, key), file);
 }
 
 static void
@@ -104,7 +112,7 @@ fail(struct run *r, const struct kv_key *key, int status)
 		code = kv_tool_fail_key(key, status, 0);
 	r->code = kv_tool_worse(r->code, code);
 	r->keys++;
-	print(r, key, kv_tool_word(word, status), 0);
+	print(r, key, kv_tool_word(word, status), 0, NULL);
 }
 
 /* ---- calls ---- */

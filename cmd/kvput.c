@@ -15,8 +15,8 @@ enum {
 
 static const struct argp_option options[] = {
 	{ "batch", 'b', NULL, 0, "put many: FILE has lines KEY<TAB>PATH", 0 },
-	{ "null", '0', NULL, 0, "these lines end in NUL", 0 },
-	{ "replicas", 'r', "N", 0, "copies, each on another node", 0 },
+	{ "null", '0', NULL, 0, "the lines of --batch end in NUL", 0 },
+	{ "replicas", 'r', "N", 0, "copies, each on another node (1)", 0 },
 	{ "soft-pin", OPT_SOFT_PIN, NULL, 0, "evict it after all others", 0 },
 	{ "hard-pin", OPT_HARD_PIN, NULL, 0, "never evict it", 0 },
 	{ "prefer", OPT_PREFER, "NODE", 0, "try this node first", 0 },

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/status.h"
+#include "base/str.h"
 #include "cli/batch.h"
 #include "cli/out.h"
 #include "cli/progress.h"
@@ -43,14 +44,17 @@ kvput_print(const struct kvput *r, const struct kv_key *key, const char *status,
 	kv_out_key(r->out, "key", key->data, key->len);
 	kv_out_string(r->out, "status", status);
 	kv_out_bytes(r->out, "size_bytes", bytes);
-	kv_out_u64(r->out, "replicas", replicas);
+	if (strcmp(status, "exists") == 0)
+		kv_out_none(r->out, "replicas");
+	else
+		kv_out_u64(r->out, "replicas", replicas);
 	kv_out_end(r->out, kind);
 }
 
 static void
 report(struct kvput *r, const struct kv_put_item *item)
 {
-	char word[KV_TOOL_WORD_SIZE], key[KV_TOOL_KEY_SIZE];
+	char word[KV_TOOL_WORD_SIZE], key[KV_TOOL_KEY_SIZE], size[16];
 	uint64_t bytes = item->nbufs ? item->bufs->len : 0;
 	uint32_t wanted = r->o->put.replicas;
 
@@ -68,6 +72,12 @@ report(struct kvput *r, const struct kv_put_item *item)
 	if (item->status == -KV_EEXISTS && kv_log_is_on(KV_LOG_INFO))
 		kv_tool_say(0, "%s: exists already",
 			    kv_tool_key(key, &item->key));
+	if (item->status == 0 &&
+	    kv_log_is_on(r->o->is_batch ? KV_LOG_DEBUG : KV_LOG_INFO))
+		kv_tool_say(0, "%s: stored, %s, on %" PRIu32 " node%s",
+			    kv_tool_key(key, &item->key),
+			    kv_str_size_format(size, sizeof(size), bytes),
+			    item->replicas, kv_tool_plural(item->replicas));
 	r->existed += item->status == -KV_EEXISTS;
 	r->keys++;
 	r->bytes += bytes;
@@ -177,8 +187,8 @@ kvput_run(const struct kvput_options *o, struct kv_client *c)
 	else
 		put_one(r);
 	if (o->is_batch && kv_log_is_on(KV_LOG_INFO))
-		kv_tool_say(0, "%" PRIu64 " keys, %" PRIu64 " of them existed",
-			    r->keys, r->existed);
+		kv_tool_say(0, "%" PRIu64 " key%s, %" PRIu64 " of them existed",
+			    r->keys, kv_tool_plural(r->keys), r->existed);
 	kv_batch_fini(&r->batch[0]);
 	kv_batch_fini(&r->batch[1]);
 	if (r->lines && r->lines != stdin)

@@ -27,6 +27,7 @@ enum {
 	OPT_VERBOSE,
 	OPT_KEY, /* the first key of the configuration; the others follow */
 	OPTIONS_MAX = KV_CONF_KEYS + 5,
+	DOC_SIZE = 128,
 	HOST_BYTES_MAX = 253,
 	AROUND_HOST_BYTES = 8, /* "[]:65535" */
 };
@@ -36,6 +37,7 @@ struct run {
 	struct kv_opts *opts;
 	const struct kv_opts_program *program;
 	int letters[128]; /* what the letter of a key stands for, 0: none */
+	char docs[KV_CONF_KEYS][DOC_SIZE]; /* with the defaults */
 	unsigned verbose;
 };
 
@@ -285,6 +287,16 @@ parse_top(int key, char *arg, struct argp_state *state)
 	return 0;
 }
 
+static const char *
+describe(struct run *r, unsigned i)
+{
+	const struct kv_conf_key *key = kv_conf_key(i);
+
+	snprintf(r->docs[i], sizeof(r->docs[i]),
+		 *key->preset ? "%s (%s)" : "%s", key->help, key->preset);
+	return r->docs[i];
+}
+
 /* Fills OPTIONS, of OPTIONS_MAX, and the letters of the keys. */
 static void
 list_options(struct run *r, struct argp_option *options)
@@ -298,7 +310,7 @@ list_options(struct run *r, struct argp_option *options)
 		{ .name = "timeout",
 		  .key = OPT_TIMEOUT,
 		  .arg = "TIME",
-		  .doc = "give up after so long" },
+		  .doc = "give up after so long (10s)" },
 		{ .name = "json",
 		  .key = OPT_JSON,
 		  .doc = "write JSON instead of text" },
@@ -324,7 +336,7 @@ list_options(struct run *r, struct argp_option *options)
 			.key = key->letter ? key->letter : OPT_KEY + (int)i,
 			.arg = key->arg,
 			.flags = key->type->is_flag ? OPTION_ARG_OPTIONAL : 0,
-			.doc = key->help,
+			.doc = describe(r, i),
 		};
 	}
 	options[n++] = verbose;

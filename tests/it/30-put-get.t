@@ -46,6 +46,8 @@ same 65537 'equal'
 ok 'get what was in the pipe' kvget $B pipe2
 same 3145728 'equal'
 
+ok 'put with -v' kvput $A -v verbose 4096
+is "$(cat err)" 'kvput: verbose: stored, 4.0 KiB, on 1 node' 'says what it did'
 ok 'a key that exists is a success' kvput $A s1 4096
 is "$(cat out err)" '' 'which is not worth a word'
 ok 'unless with -v' kvput $B -v s1 4096
@@ -71,6 +73,8 @@ ok 'ask where it is' kvdiag $M key here
 like "$(cat out)" "$(addr a)" 'it is there'
 ok 'prefer a node that is not there' \
 	kvput $B --prefer nobody where 4096
+is "$(cat err)" 'kvput: no node in the pool is called nobody: put elsewhere' \
+	'says so'
 
 ok 'another tenant' kvput $A --tenant t2 s1 65537
 ok 'has its own value' kvget $B --tenant t2 s1

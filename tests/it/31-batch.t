@@ -30,16 +30,20 @@ is "$(find got -type f | wc -l)" 10 'and nothing else is there'
 ok 'get some of it, keys as arguments' \
 	kvget $M --json --batch got2 dir/k0 dir/k9
 is "$(json out)" "$(printf %s \
-	'[{"key":"dir/k0","status":"ok","size_bytes":0,"file":"dir%2Fk0"},' \
-	'{"key":"dir/k9","status":"ok","size_bytes":1620000,"file":"dir%2Fk9"}]')" \
+	'[{"key":"dir/k0","status":"ok","size_bytes":0,"file":"got2/dir%2Fk0"},' \
+	'{"key":"dir/k9","status":"ok","size_bytes":1620000,"file":"got2/dir%2Fk9"}]')" \
 	'--json tells the files'
+exits 1 'of a miss there is none' kvget $M --json --batch got2 dir/none
+is "$(json out)" \
+	'[{"key":"dir/none","status":"miss","size_bytes":0,"file":null}]' 'null'
 ok 'equal' cmp in/9 got2/dir%2Fk9
 
 # The first of equal keys wins.
 printf 'twice\tin/3\ntwice\tin/4\n' >lines
 ok 'the same key twice' kvput $A --json --batch lines
-is "$(json out | sed 's/,"size_bytes":[0-9]*,"replicas":[0-9]//g')" \
-	'[{"key":"twice","status":"ok"},{"key":"twice","status":"exists"}]' \
+is "$(json out | sed 's/,"size_bytes":[0-9]*//g')" \
+	"$(printf %s '[{"key":"twice","status":"ok","replicas":1},' \
+		'{"key":"twice","status":"exists","replicas":null}]')" \
 	'is a success'
 ok 'get it' kvget $B -o got3 twice
 ok 'the first one wins' cmp got3 in/3
