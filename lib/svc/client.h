@@ -2,9 +2,9 @@
 #define KV_SVC_CLIENT_H
 
 /*
- * Inside of struct kv_client (kvpool.h), shared by client.c (opening, closing,
- * channels), client_data.c (put, get, exist, views), client_admin.c
- * (remove, list, query) and client_info.c (nodes, counters).
+ * Inside of struct kv_client (kvpool.h), shared by client.c (life, channels),
+ * client_open.c (the first contact), client_data.c (put, get, exist, views),
+ * client_admin.c (remove, list, query) and client_info.c (nodes, counters).
  *
  * A call takes a channel, runs its loop until its operation is over, and puts
  * the channel back. So a call costs no thread switch in this process, and
@@ -54,6 +54,11 @@ struct kv_client {
 	struct kv_client_range *ranges; /* registered buffers */
 	size_t n_ranges;
 };
+
+/* Of kv_client_open() and kv_client_close(): with nothing in it. NULL: out of
+ * memory. */
+struct kv_client *kv_client_new(const struct kv_client_opts *o);
+void kv_client_free(struct kv_client *c);
 
 /* Takes a channel for a call of timeout_ms (0: the client's). NULL and
  * *status: -KV_ECLOSED, -KV_ETIMEOUT (all are busy), -KV_ENOMEM. */
