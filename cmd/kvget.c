@@ -5,6 +5,7 @@
 
 #include "cli/tool.h"
 #include "cmd/kvget.h"
+#include "svc/client.h"
 
 enum {
 	OPT_EXIST = 0x100,
@@ -77,6 +78,7 @@ run(void *input, struct kv_client *c)
 {
 	const struct kvget_options *o = input;
 
+	kv_client_map_exactly(c);
 	return o->is_exist ? kvget_exist(o, c) : kvget_fetch(o, c);
 }
 

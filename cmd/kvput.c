@@ -6,6 +6,7 @@
 #include "base/limits.h"
 #include "cli/tool.h"
 #include "cmd/kvput.h"
+#include "svc/client.h"
 
 enum {
 	OPT_SOFT_PIN = 0x100,
@@ -85,6 +86,7 @@ parse(int key, char *arg, struct argp_state *state)
 static int
 run(void *input, struct kv_client *c)
 {
+	kv_client_map_exactly(c);
 	return kvput_run(input, c);
 }
 

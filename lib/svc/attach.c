@@ -11,14 +11,17 @@
 #include "base/num.h"
 #include "mem/seg.h"
 
-/* What is entered at once: a huge page at first, doubled each time. */
+/* What is entered at once: a huge page, doubled as long as uses ascend. */
 #define BLOCK_BYTES    (2ull << 20)
 #define RUN_BLOCKS_MAX 32
+/* Less is left to page faults: it would cost more than it gives. */
+#define BYTES_MIN (BLOCK_BYTES / 8)
 
 struct side {
 	struct kv_seg *seg;
 	uint64_t *bits; /* blocks entered; atomic */
-	unsigned run;   /* blocks to enter next time; a hint */
+	uint64_t next;  /* the block after those entered last; a hint */
+	unsigned run;   /* blocks to enter if that one is used next; a hint */
 };
 
 struct sides {
@@ -49,6 +52,7 @@ side_map(struct sides *s, const struct kv_hub_map *map, bool write)
 		rc = kv_seg_attach(fd, &o, &side->seg, err, sizeof(err));
 	if (fd < 0 || !side->bits)
 		snprintf(err, sizeof(err), "%s", strerror(-rc));
+	side->next = UINT64_MAX;
 	side->run = 1;
 	if (rc == 0)
 		return 0;
@@ -105,12 +109,22 @@ is_entered(const struct side *side, uint64_t block)
 	       1;
 }
 
+/* How many blocks to enter at once: ahead of use only where uses ascend, for
+ * what else comes next nobody knows. */
+static unsigned
+run_of(const struct side *side, uint64_t block)
+{
+	if (__atomic_load_n(&side->next, __ATOMIC_RELAXED) != block)
+		return 1;
+	return __atomic_load_n(&side->run, __ATOMIC_RELAXED);
+}
+
 /* Two threads may enter the same block: that costs time and nothing else. */
 static void
 enter(struct sides *s, struct side *side, uint64_t block)
 {
 	uint64_t top = __atomic_load_n(&s->top, __ATOMIC_RELAXED);
-	unsigned run = __atomic_load_n(&side->run, __ATOMIC_RELAXED), n = 1;
+	unsigned run = run_of(side, block), n = 1;
 	uint64_t i;
 
 	while (n < run && block + n < s->blocks &&
@@ -123,13 +137,12 @@ enter(struct sides *s, struct side *side, uint64_t block)
 	for (i = block; i < block + n; i++)
 		__atomic_fetch_or(&side->bits[i / 64], 1ull << (i % 64),
 				  __ATOMIC_RELAXED);
+	__atomic_store_n(&side->next, block + n, __ATOMIC_RELAXED);
 	__atomic_store_n(&side->run,
 			 2 * run < RUN_BLOCKS_MAX ? 2 * run : RUN_BLOCKS_MAX,
 			 __ATOMIC_RELAXED);
 }
 
-/* Small pieces are left to page faults: a block would cost more than it
- * gives. */
 static void
 attach_ahead(void *arg, struct kv_hub_map *map, uint64_t off, uint64_t len,
 	     bool write)
@@ -143,15 +156,32 @@ attach_ahead(void *arg, struct kv_hub_map *map, uint64_t off, uint64_t len,
 	 * something granted is there. */
 	if (end > __atomic_load_n(&s->top, __ATOMIC_RELAXED))
 		__atomic_store_n(&s->top, end, __ATOMIC_RELAXED);
-	if (len < BLOCK_BYTES / 8)
+	if (len < BYTES_MIN)
 		return;
 	for (block = off / BLOCK_BYTES; block * BLOCK_BYTES < end; block++)
 		if (!is_entered(side, block))
 			enter(s, side, block);
 }
 
+static void
+attach_exactly(void *arg, struct kv_hub_map *map, uint64_t off, uint64_t len,
+	       bool write)
+{
+	struct sides *s = map->priv;
+
+	(void)arg;
+	if (len >= BYTES_MIN)
+		kv_seg_map_ahead(s->side[write].seg, off, len);
+}
+
 const struct kv_hub_mapper kv_attach_mapper = {
 	.map = attach_map,
 	.unmap = attach_unmap,
 	.ahead = attach_ahead,
+};
+
+const struct kv_hub_mapper kv_attach_exact_mapper = {
+	.map = attach_map,
+	.unmap = attach_unmap,
+	.ahead = attach_exactly,
 };

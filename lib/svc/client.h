@@ -93,6 +93,10 @@ int kv_client_ask(struct kv_client *c, struct kv_client_question *q);
  * with one line in err that says what is wrong with it and where. */
 int kv_client_check_pattern(const char *pattern, char *err, size_t err_bytes);
 
+/* For a program that uses values once: of the local node's pool no more is
+ * mapped than is used. Right after opening. */
+void kv_client_map_exactly(struct kv_client *c);
+
 /* 32 hex digits. */
 void kv_client_hex(char out[33], const struct kv_id *id);
 

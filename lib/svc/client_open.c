@@ -107,6 +107,12 @@ hub_open(struct kv_client *c, const struct kv_client_opts *o,
 	return 0;
 }
 
+void
+kv_client_map_exactly(struct kv_client *c)
+{
+	c->hub.mapper = kv_attach_exact_mapper;
+}
+
 static int
 pool_open(struct kv_client *c, const struct kv_client_opts *o, char *socket,
 	  size_t n, char *err, size_t err_bytes)

@@ -1,0 +1,76 @@
+#!/bin/sh
+# kvget and kvput map no more of the local pool than they use, wherever in it
+# that lies.
+# shellcheck disable=SC2086 # A is several words
+. "$(dirname "$0")/../lib/tap.sh"
+. "$(dirname "$0")/../lib/cluster.sh"
+
+require python3
+start_master m
+start_client a --global-segment-size=512MB
+wait_nodes 1
+A=$(via a)
+cd "$T" || exit 70
+
+# Runs a program that says more than its stderr takes, and looks at it then:
+# kB of shared memory in its page table.
+cat >shared.py <<'E'
+import fcntl, os, re, select, subprocess, sys
+
+r, w = os.pipe()
+fcntl.fcntl(w, 1031, 4096)  # F_SETPIPE_SZ
+p = subprocess.Popen(sys.argv[1:], stderr=w)
+os.close(w)
+select.select([r], [], [], 60)
+with open('/proc/%d/status' % p.pid) as f:
+    print(re.search(r'RssShmem:\s*(\d+)', f.read()).group(1))
+while os.read(r, 65536):
+    pass
+sys.exit(p.wait())
+E
+
+# Keys of 200 bytes: 30 of them are more than the pipe holds.
+key()
+{
+	printf '%0200d' "$1"
+}
+
+head -c 1048576 /dev/urandom >in
+i=0
+while [ $i -lt 480 ]; do
+	printf '%s\tin\n' "$(key $i)"
+	i=$((i + 1))
+done >lines
+ok 'fill the pool' kvput $A --batch lines
+i=480
+set --
+while [ $i -gt 0 ]; do
+	i=$((i - 16))
+	set -- "$@" "$(key $i)"
+done
+is $# 30 'every 16th of the keys'
+
+# within LOW HIGH: of $T/out
+within()
+{
+	kb=$(cat out)
+	if [ "${kb:-0}" -ge "$1" ] && [ "${kb:-0}" -le "$2" ]; then
+		pass "$3"
+	else
+		fail "$3"
+		diag "$kb kB, wanted $1 to $2"
+	fi
+}
+
+# The kernel may add some pages at the ends of a value.
+used=30720
+ok 'get them, from the end on' python3 shared.py kvget $A -v --batch got "$@"
+within $used $((used + 30 * 64)) 'just them are mapped'
+ok 'remove them' kvrm $A "$@"
+for name; do
+	printf '%s\tin\n' "$name"
+done >again
+ok 'put them again, into the gaps' python3 shared.py kvput $A -vv --batch again
+within $used $((used + 30 * 64)) 'just the gaps are mapped'
+end_all
+done_testing
