@@ -183,11 +183,13 @@ install: all	## to PREFIX=/usr/local, below DESTDIR
 		to="$(DESTDIR)$${i##*:}"; i=$${i%:*}; \
 		install -D -m "$${i%%:*}" "$${i#*:}" "$$to"; done
 	$(Q)mkdir -p "$D/pkgconfig" && ln -sf libkvpool.so.0 "$D/libkvpool.so"
-	$(Q)printf '%s\n' 'libdir=$(LIBDIR)' 'includedir=$(INCLUDEDIR)' '' \
+	$(Q)printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$(LIBDIR)' \
+		'includedir=$(INCLUDEDIR)' '' \
 		'Name: kvpool' 'Version: $(VERSION)' \
 		'Description: pooled cache for KV blocks of LLM inference' \
 		'Cflags: -I$${includedir}' 'Libs: -L$${libdir} -lkvpool' \
 		'Libs.private: $(LIBS)' >"$D/pkgconfig/kvpool.pc"
+	$(Q)[ "$(DESTDIR)" ] || [ $$(id -u) -ne 0 ] || ldconfig || :
 uninstall:	## removes what install put there
 	$(Q)for i in $(INSTALLED); do rm -f "$(DESTDIR)$${i##*:}"; done
 	$(Q)rm -f "$D/libkvpool.so" "$D/pkgconfig/kvpool.pc"
@@ -195,5 +197,4 @@ clean:		## removes build/
 	rm -rf build
 help:		## this list
 	@sed -n 's/^\([a-z][a-z -]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 32
-
 -include $(wildcard $(SRC:%.c=$O/%.d))

@@ -37,6 +37,7 @@ ok 'pkg-config finds it' pkg-config --exists kvpool
 is "$(pkg-config --modversion kvpool)" \
 	"$(sed -n 's/.*KVPOOL_VERSION "\(.*\)"/\1/p' "$root/usr/include/kvpool.h")" \
 	'pkg-config tells the version'
+is "$(pkg-config --variable=prefix kvpool)" "$root/usr" 'and the prefix'
 
 case ${BUILD:-release} in
 asan) flavour='-fsanitize=address,undefined' ;;
