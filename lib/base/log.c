@@ -230,8 +230,8 @@ kv_log_limited(struct kv_log_limit *l, uint64_t now_ns, enum kv_log_level level,
 		return;
 	}
 	if (l->held > 0)
-		snprintf(suffix, sizeof(suffix), " (repeated %ju times)",
-			 (uintmax_t)l->held);
+		snprintf(suffix, sizeof(suffix), " (repeated %ju time%s)",
+			 (uintmax_t)l->held, l->held == 1 ? "" : "s");
 	va_start(ap, fmt);
 	log_va(level, suffix, fmt, ap);
 	va_end(ap);
@@ -253,8 +253,8 @@ kv_log_recovered(struct kv_log_limit *l, enum kv_log_level level,
 	if (!kv_log_is_on(level))
 		return;
 	if (l->held > 0)
-		snprintf(suffix, sizeof(suffix), " (after %ju repeats)",
-			 (uintmax_t)l->held);
+		snprintf(suffix, sizeof(suffix), " (after %ju more failure%s)",
+			 (uintmax_t)l->held, l->held == 1 ? "" : "s");
 	va_start(ap, fmt);
 	log_va(level, suffix, fmt, ap);
 	va_end(ap);

@@ -79,8 +79,8 @@ void kv_log_limited(struct kv_log_limit *l, uint64_t now_ns,
 		    enum kv_log_level level, const char *fmt, ...);
 
 /*
- * It works again: says so, with "(after N repeats)", if a failure had been
- * told since the last time; else silent. So something that flaps costs two
+ * It works again: says so, with "(after N more failures)", if a failure had
+ * been told since the last time; else silent. So something that flaps costs two
  * lines in KV_LOG_REPEAT_NS.
  */
 KV_PRINTF(3, 4)

@@ -14,6 +14,7 @@ on_signal(struct kv_sig *sig, int signo)
 	if (signo != SIGTERM && signo != SIGINT)
 		return;
 	kv_info("ending signal=%s", strsignal(signo));
+	d->is_ending = true;
 	d->stop(d);
 }
 
@@ -36,6 +37,7 @@ kv_daemon_init(struct kv_daemon *d, void (*stop)(struct kv_daemon *d))
 	int rc;
 
 	d->stop = stop;
+	d->is_ending = false;
 	d->loop = kv_loop_new(NULL);
 	rc = d->loop ? signals_init(d) : -errno;
 	if (rc == 0)
@@ -51,6 +53,8 @@ kv_daemon_fini(struct kv_daemon *d)
 {
 	kv_sig_fini(&d->sig);
 	kv_loop_free(d->loop);
+	if (d->is_ending)
+		kv_info("ended");
 }
 
 void

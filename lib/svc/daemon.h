@@ -7,6 +7,8 @@
  * ignored.
  */
 
+#include <stdbool.h>
+
 #include "event/loop.h"
 #include "event/sig.h"
 
@@ -14,6 +16,7 @@ struct kv_daemon {
 	struct kv_loop *loop;
 	struct kv_sig sig;
 	void (*stop)(struct kv_daemon *d);
+	bool is_ending; /* by a signal */
 };
 
 /*
@@ -22,7 +25,7 @@ struct kv_daemon {
  * kv_daemon_done(). 0, or -errno with a line logged.
  */
 int kv_daemon_init(struct kv_daemon *d, void (*stop)(struct kv_daemon *d));
-/* After the loop; nothing uses it any more. */
+/* After the loop; nothing uses it any more. Says "ended", if it was told to. */
 void kv_daemon_fini(struct kv_daemon *d);
 
 /* All is drained: the loop ends. arg is the struct kv_daemon. */

@@ -86,7 +86,8 @@ is "$(wc -l <m1.log)" 2 'strangers are one line, however many'
 for signal in TERM INT; do
 	end m1 $signal
 	is $end_status 0 "SIG$signal: exit code 0"
-	like "$(tail -n 1 m1.log)" 'ending signal=' 'and a line'
+	like "$(tail -n 2 m1.log | head -n 1)" 'ending signal=' 'and a line'
+	like "$(tail -n 1 m1.log)" 'kvmaster.*: ended$' 'and another at its end'
 	start_master m1
 done
 kill -HUP "$(pid_of m1)"

@@ -137,8 +137,7 @@ repeats_are_counted(void **state)
 			    "peer down errno=5 (repeated 9999 times)");
 	peer_fails(&l, 10001);
 	peer_fails(&l, 60000);
-	assert_string_equal(caught.last,
-			    "peer down errno=5 (repeated 1 times)");
+	assert_string_equal(caught.last, "peer down errno=5 (repeated 1 time)");
 	peer_fails(&l, 120000);
 	assert_string_equal(caught.last, "peer down errno=5");
 }
@@ -169,7 +168,7 @@ recovery_is_told_once(void **state)
 	peer_fails(&l, 2);
 	kv_log_recovered(&l, KV_LOG_INFO, "peer back");
 	assert_int_equal(caught.level, KV_LOG_INFO);
-	assert_string_equal(caught.last, "peer back (after 2 repeats)");
+	assert_string_equal(caught.last, "peer back (after 2 more failures)");
 	kv_log_recovered(&l, KV_LOG_INFO, "peer back");
 	assert_int_equal(caught.lines, 2);
 }
