@@ -13,26 +13,26 @@ static const struct row {
 	const char *name;
 	const char *text;
 } rows[KV_MASTERSTATS] = {
-#define KV_MASTERSTAT_OP(OP, op)                                              \
-	[KV_MASTERSTAT_##                                                     \
-		OP] = { "master_" #op "_requests_total",                      \
-			"requests for one key" },                             \
-		[KV_MASTERSTAT_##OP##                                         \
-			_FAILS] = { "master_" #op "_failures_total",          \
-				    "of these: failed" },                     \
-   [KV_MASTERSTAT_##OP##_BATCHES] = { "master_batch_" #op "_requests_total",  \
-				      "requests for several keys" },          \
-   [KV_MASTERSTAT_##OP##_BATCH_FAILS] = { "master_batch_" #op                 \
-					  "_failures_total",                  \
-					  "of these: all keys failed" },      \
-   [KV_MASTERSTAT_##OP##_BATCH_PARTIAL] = { "master_batch_" #op               \
-					    "_partial_successes_total",       \
-					    "of these: some keys failed" },   \
-   [KV_MASTERSTAT_##OP##_BATCH_ITEMS] = { "master_batch_" #op "_items_total", \
-					  "keys of requests for several" },   \
-   [KV_MASTERSTAT_##OP##_BATCH_ITEM_FAILS] = { "master_batch_" #op            \
-					       "_failed_items_total",         \
-					       "of these: failed" },
+#define KV_MASTERSTAT_OP(OP, op)                                               \
+	[KV_MASTERSTAT_##                                                      \
+		OP] = { "master_" #op "_requests_total",                       \
+			"requests for one key" },                              \
+		[KV_MASTERSTAT_##OP##                                          \
+			_FAILS] = { "master_" #op "_failures_total",           \
+				    "requests for one key that failed" },      \
+   [KV_MASTERSTAT_##OP##_BATCHES] = { "master_batch_" #op "_requests_total",   \
+				      "requests for several keys" },           \
+   [KV_MASTERSTAT_##OP##                                                       \
+	   _BATCH_FAILS] = { "master_batch_" #op "_failures_total",            \
+			     "requests for several, all failed" },             \
+   [KV_MASTERSTAT_##OP##                                                       \
+	   _BATCH_PARTIAL] = { "master_batch_" #op "_partial_successes_total", \
+			       "requests for several, some failed" },          \
+   [KV_MASTERSTAT_##OP##_BATCH_ITEMS] = { "master_batch_" #op "_items_total",  \
+					  "keys of requests for several" },    \
+   [KV_MASTERSTAT_##OP##                                                       \
+	   _BATCH_ITEM_FAILS] = { "master_batch_" #op "_failed_items_total",   \
+				  "keys of requests for several, failed" },
 #define KV_MASTERSTAT(NAME, name, text) \
 	[KV_MASTERSTAT_##NAME] = { #name, text },
 #include "svc/masterstats.def"

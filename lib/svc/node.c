@@ -442,9 +442,9 @@ kv_node_stats_each(const struct kv_node *node, kv_node_stat_fn *fn, void *arg)
 	kv_mover_stats(node->mover, &sum);
 	const struct kv_node_stat held[] = {
 		{ "pool_bytes", "size of the pool", false, node->pool_bytes },
-		{ "ready_bytes", "of the pool, faulted in", false,
+		{ "ready_bytes", "bytes of the pool, faulted in", false,
 		  node->ready_bytes },
-		{ "free_bytes", "of these, with nothing in them", false,
+		{ "free_bytes", "bytes faulted in, with nothing in them", false,
 		  kv_slab_free_bytes(node->slab) },
 		{ "keys", "keys that are shown", false, st.keys },
 		{ "hidden_keys", "keys whose verdict is awaited", false,
@@ -456,7 +456,8 @@ kv_node_stats_each(const struct kv_node *node, kv_node_stat_fn *fn, void *arg)
 		  st.hard_pinned },
 		{ "pinned_bytes", "bytes that somebody reads", false,
 		  st.pinned_bytes },
-		{ "zombie_bytes", "of these, of values that are gone", false,
+		{ "zombie_bytes",
+		  "bytes that somebody reads of values that are gone", false,
 		  st.zombie_bytes },
 		{ "evicted_keys", "keys evicted", true, st.evicted_keys },
 		{ "evicted_bytes", "bytes evicted", true, st.evicted_bytes },
