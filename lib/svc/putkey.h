@@ -83,6 +83,10 @@ struct kv_nodeput {
 	uint64_t token; /* of the connection it came on */
 	unsigned tenant;
 	unsigned count;
+	/* open at 0: it is answered, though keys may be under way still (see
+	 * above). busy at 0, never before: it is freed. Who goes on with keys
+	 * in a loop is a holder meanwhile, for the last one may end the put;
+	 * nobody but kv_nodeput_drop() frees it. */
 	unsigned open; /* keys without a status */
 	unsigned busy; /* keys not DONE, and holders */
 	struct kv_list fresh;
