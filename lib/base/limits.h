@@ -42,9 +42,12 @@
 #define KV_MASTER_PROBES_MAX 64    /* nodes being probed at once */
 
 /* A node. */
-#define KV_NODE_CONNS_MAX    4096 /* connections */
-#define KV_PEER_REQUESTS_MAX 256  /* puts and gets under way on one of them */
-#define KV_NODE_PUTS_MAX     (1u << 20) /* keys being put, of everybody */
+#define KV_NODE_CONNS_MAX    4096       /* connections */
+#define KV_PEER_REQUESTS_MAX 256        /* under way on one of them */
+#define KV_PEER_KEYS_MAX     (1u << 16) /* being put or sent, of these */
+#define KV_NODE_KEYS_MAX     (1u << 20) /* the same, of everybody */
+#define KV_NODE_JOBS_MAX     4096       /* requests that take their time */
+#define KV_PIN_BYTES_MIN     512 /* what the pin of a small value counts */
 #define KV_NODE_KEPT_BYTES_MAX \
 	(256u << 20) /* small values that wait, of everybody */
 
@@ -78,6 +81,11 @@ _Static_assert(KV_CONN_QUEUE_BYTES_LOW < KV_CONN_QUEUE_BYTES_HIGH,
 _Static_assert(KV_CONN_QUEUE_BYTES_HIGH + 4 * KV_FRAME_BYTES_MAX <=
 		       KV_CONN_QUEUE_BYTES_MAX,
 	       "who looks at the high mark is far from the limit");
+_Static_assert(KV_PEER_KEYS_MAX >= 2 * KV_BATCH_KEYS_MAX &&
+		       KV_PEER_KEYS_MAX < KV_NODE_KEYS_MAX,
+	       "several batches at a time, of several peers");
+_Static_assert(KV_NODE_JOBS_MAX >= 2 * KV_MASTER_RELAYS_MAX,
+	       "what two masters pass on finds room");
 _Static_assert((KV_GRANULE_BYTES & (KV_GRANULE_BYTES - 1)) == 0,
 	       "granule is a power of two");
 _Static_assert(KV_REPLICAS_MAX <= KV_NODES_MAX,

@@ -219,6 +219,10 @@ remove_matching(const struct removal *rm, const void *pattern, size_t len)
 	struct kv_pattern *p = NULL;
 	struct sweep *sw;
 
+	if (kv_nodepeer_is_busy(rm->peer, 0)) {
+		kv_answer_error(rm->peer->conn, rm->id, KV_EBUSY, NULL);
+		return;
+	}
 	if (pattern) {
 		p = kv_pattern_new(pattern, len, text);
 		if (!p) {

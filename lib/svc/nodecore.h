@@ -55,6 +55,7 @@ struct kv_node {
 	char addr[KV_NAME_BYTES_MAX + 1];
 	struct kv_list peers;
 	unsigned n_conns; /* peers and data connections */
+	uint64_t n_keys;  /* being put or sent */
 	struct kv_log_limit full_log;
 	struct kv_log_limit bad_log;
 
@@ -67,7 +68,6 @@ struct kv_node {
 
 	/* nodeput.c */
 	struct kv_list puts;                  /* not over */
-	uint64_t put_keys;                    /* of all of them */
 	uint16_t seen[2 * KV_BATCH_KEYS_MAX]; /* for one call: keys by hash */
 	uint64_t kept_bytes;                  /* of small values that wait */
 	struct kv_htab writing; /* the one put of a key that may go on */
@@ -81,6 +81,7 @@ struct kv_node {
 
 	/* nodejob.c */
 	struct kv_list jobs;
+	unsigned n_jobs;
 	struct kv_defer jobs_turn;
 
 	/* session.c */
@@ -141,6 +142,7 @@ struct kv_nodepeer {
 	struct kv_list data; /* its data connections */
 	struct kv_list jobs;
 	unsigned requests; /* puts, gets and jobs under way */
+	unsigned n_keys;   /* of these puts and gets */
 };
 
 /* A data connection. */
@@ -168,6 +170,9 @@ void kv_nodepeer_free(struct kv_nodepeer *peer);
  * this form below.
  */
 bool kv_nodepeer_dispatch(struct kv_nodepeer *peer, const struct kv_msg *msg);
+/* Would another request, with so many keys to be put or sent, be too much? It
+ * is answered KV_EBUSY, then. */
+bool kv_nodepeer_is_busy(struct kv_nodepeer *peer, unsigned keys);
 /* Its data connection with this token, or NULL. */
 struct kv_dataconn *kv_nodepeer_data(struct kv_nodepeer *peer, uint64_t token);
 /* The mover's: a data connection is gone. */
@@ -191,7 +196,7 @@ struct kv_proc {
 	bool is_gone;
 	struct kv_list grants; /* of kv_putkey, to be filled in place */
 	struct kv_list pins;
-	uint64_t pinned_bytes;
+	uint64_t pinned_bytes; /* of small ones, KV_PIN_BYTES_MIN each */
 	uint64_t n_pins;
 };
 
@@ -206,8 +211,8 @@ void kv_proc_exit_pid(struct kv_node *node, pid_t pid);
 /* Nobody holds anything any more (the node ends). */
 void kv_proc_fini(struct kv_node *node);
 
-/* May it have these bytes pinned too? */
-bool kv_proc_has_room(const struct kv_proc *p, uint64_t bytes);
+/* May it have this one pinned too? */
+bool kv_proc_has_room(const struct kv_proc *p, const struct kv_object *o);
 /* Pins the object for it; the pin's id, 0 without memory. */
 uint64_t kv_proc_pin(struct kv_proc *p, struct kv_object *o, uint64_t token);
 /* Lets go; unknown ids and other processes' pins are ignored. */

@@ -74,8 +74,11 @@ get_drop(struct get *g)
 	kv_loop_timer_del(&g->timer);
 	kv_list_del(&g->all);
 	kv_list_del(&g->link);
-	if (g->peer)
+	node->n_keys -= g->count;
+	if (g->peer) {
 		g->peer->requests--;
+		g->peer->n_keys -= g->count;
+	}
 	kv_proc_unref(g->proc);
 	free(g);
 	kv_node_drained(node);
@@ -139,6 +142,8 @@ get_new(struct kv_nodepeer *peer, unsigned count, uint32_t budget_ms)
 	kv_list_add_tail(&node->gets, &g->all);
 	kv_list_add_tail(&peer->gets, &g->link);
 	peer->requests++;
+	peer->n_keys += count;
+	node->n_keys += count;
 	return g;
 }
 
@@ -258,7 +263,7 @@ plan_pin(struct planner *g, struct kv_nodeget_plan *p)
 	else if (!g->has_data)
 		return KV_ECONNLOST;
 	need = n_ext * sizeof(struct kv_extent_le);
-	if (need > g->room || !kv_proc_has_room(proc, p->object->size)) {
+	if (need > g->room || !kv_proc_has_room(proc, p->object)) {
 		kv_stats_add(&proc->node->stats, KV_STAT_GETS_BUSY, 1);
 		return KV_EBUSY;
 	}
@@ -432,11 +437,7 @@ get_check(struct kv_nodepeer *peer, const struct kv_get *m)
 		return KV_EINVALID;
 	if (m->mode == KV_MODE_SHM && !peer->proc->is_attached)
 		return KV_EDENIED;
-	if (peer->requests >= KV_PEER_REQUESTS_MAX) {
-		kv_stats_add(&peer->node->stats, KV_STAT_REQUESTS_BUSY, 1);
-		return KV_EBUSY;
-	}
-	return KV_OK;
+	return kv_nodepeer_is_busy(peer, n) ? KV_EBUSY : KV_OK;
 }
 
 /* Takes keys and entries apart: their hashes, and what is needed of the index

@@ -298,6 +298,8 @@ kv_nodeinfo_query(struct kv_nodepeer *peer, const struct kv_msg *msg)
 		o = NULL;
 	if (!o || !(m->flags & KV_QUERY_SUM))
 		query_answer(peer, msg->id, o, NULL);
+	else if (kv_nodepeer_is_busy(peer, 0))
+		kv_answer_error(peer->conn, msg->id, KV_EBUSY, NULL);
 	else if (!summing_start(peer, msg->id, o))
 		kv_answer_error(peer->conn, msg->id, KV_ENOMEM, NULL);
 	return true;

@@ -33,6 +33,7 @@ kv_nodejob_start(struct kv_nodejob *job, struct kv_nodepeer *peer, uint64_t id)
 	kv_list_add_tail(&peer->node->jobs, &job->turn);
 	kv_list_add_tail(&peer->jobs, &job->link);
 	peer->requests++;
+	peer->node->n_jobs++;
 	kv_loop_defer(peer->node->loop, &peer->node->jobs_turn);
 }
 
@@ -42,6 +43,7 @@ kv_nodejob_end(struct kv_nodejob *job)
 	struct kv_node *node = job->peer->node;
 
 	job->peer->requests--;
+	node->n_jobs--;
 	kv_list_del(&job->turn);
 	kv_list_del(&job->link);
 	job->free(job);

@@ -68,6 +68,21 @@ kv_nodepeer_dispatch(struct kv_nodepeer *peer, const struct kv_msg *msg)
 	return true;
 }
 
+bool
+kv_nodepeer_is_busy(struct kv_nodepeer *peer, unsigned keys)
+{
+	struct kv_node *node = peer->node;
+	unsigned max = peer->from == KV_FROM_MASTER ? KV_MASTER_RELAYS_MAX
+						    : KV_PEER_REQUESTS_MAX;
+
+	if (peer->requests < max && peer->n_keys + keys <= KV_PEER_KEYS_MAX &&
+	    node->n_keys + keys <= KV_NODE_KEYS_MAX &&
+	    node->n_jobs < KV_NODE_JOBS_MAX)
+		return false;
+	kv_stats_add(&node->stats, KV_STAT_REQUESTS_BUSY, 1);
+	return true;
+}
+
 static struct kv_nodepeer *
 peer_new(struct kv_node *node)
 {

@@ -25,7 +25,7 @@ kv_nodeput_drop(struct kv_nodeput *put)
 		return;
 	kv_list_del(&put->all);
 	kv_list_del(&put->link);
-	node->put_keys -= put->count;
+	node->n_keys -= put->count;
 	kv_proc_unref(put->proc);
 	free(put);
 	kv_node_drained(node);
@@ -37,6 +37,7 @@ put_forget_peer(struct kv_nodeput *put)
 	kv_loop_timer_del(&put->timer);
 	kv_list_del(&put->link);
 	put->peer->requests--;
+	put->peer->n_keys -= put->count;
 	put->peer = NULL;
 }
 
@@ -323,9 +324,10 @@ put_new(struct kv_nodepeer *peer, const struct kv_msg *msg, size_t key_bytes,
 	}
 	kv_proc_ref(put->proc);
 	kv_list_add_tail(&node->puts, &put->all);
-	node->put_keys += put->count;
+	node->n_keys += put->count;
 	kv_list_add_tail(&peer->puts, &put->link);
 	peer->requests++;
+	peer->n_keys += put->count;
 	return put;
 }
 
@@ -439,11 +441,8 @@ kv_nodeput_start(struct kv_nodepeer *peer, const struct kv_msg *msg)
 		return false;
 	kv_stats_add(&peer->node->stats, KV_STAT_PUTS, n);
 	status = put_check(peer, m);
-	if (status == KV_OK && (peer->requests >= KV_PEER_REQUESTS_MAX ||
-				peer->node->put_keys + n > KV_NODE_PUTS_MAX)) {
-		kv_stats_add(&peer->node->stats, KV_STAT_REQUESTS_BUSY, 1);
+	if (status == KV_OK && kv_nodepeer_is_busy(peer, n))
 		status = KV_EBUSY;
-	}
 	if (status == KV_OK) {
 		put = put_new(peer, msg, key_bytes, &own);
 		status = put ? KV_OK : KV_ENOMEM;

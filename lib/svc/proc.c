@@ -131,6 +131,13 @@ kv_proc_unref(struct kv_proc *p)
 	free(p);
 }
 
+/* A pin costs memory of its own. */
+static uint64_t
+pin_bytes(const struct kv_object *o)
+{
+	return kv_max_u64(o->size, KV_PIN_BYTES_MIN);
+}
+
 static void
 pin_free(struct pin *pin)
 {
@@ -140,7 +147,7 @@ pin_free(struct pin *pin)
 	kv_htab_del(&node->pins, &pin->node);
 	kv_list_del(&pin->link);
 	kv_list_add_head(&node->free_pins, &pin->link);
-	p->pinned_bytes -= pin->object->size;
+	p->pinned_bytes -= pin_bytes(pin->object);
 	if (--p->n_pins == 0)
 		node->n_pinning--;
 	kv_index_unpin(node->index, pin->object);
@@ -210,10 +217,11 @@ kv_proc_fini(struct kv_node *node)
  * may have one object, so that each makes progress.
  */
 bool
-kv_proc_has_room(const struct kv_proc *p, uint64_t bytes)
+kv_proc_has_room(const struct kv_proc *p, const struct kv_object *o)
 {
 	const struct kv_node *node = p->node;
 	uint64_t half = node->pool_bytes / 2;
+	uint64_t bytes = pin_bytes(o);
 	struct kv_index_stats st;
 
 	if (p->pinned_bytes == 0)
@@ -246,7 +254,7 @@ kv_proc_pin(struct kv_proc *p, struct kv_object *o, uint64_t token)
 	pin->token = token;
 	kv_list_add_tail(&p->pins, &pin->link);
 	kv_proc_ref(p);
-	p->pinned_bytes += o->size;
+	p->pinned_bytes += pin_bytes(o);
 	if (p->n_pins++ == 0)
 		node->n_pinning++;
 	kv_index_pin(node->index, o, kv_loop_now(node->loop));

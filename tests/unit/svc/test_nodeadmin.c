@@ -481,6 +481,37 @@ tenants_do_not_see_each_other(void **state)
 
 /* ---- QUERY, NODES, STATS ---- */
 
+/* They take their time, one after the other, and their answers may not be
+ * read. */
+static void
+long_requests_have_a_bound(void **state)
+{
+	struct kv_query q = { .key_len = kv_le16(1), .flags = KV_QUERY_SUM };
+	struct kv_remove r = { .op = KV_REMOVE_REGEX, .count = kv_le32(1) };
+	enum {
+		N = 2 * KV_PEER_REQUESTS_MAX
+	};
+	unsigned busy;
+
+	(void)state;
+	put("k");
+	for (int i = 0; i < N; i++)
+		wirepeer_send(&req.control, KV_MSG_QUERY, 4, &q, "k", 1);
+	simnode_run(&sim, 100);
+	busy = wirepeer_count(&req.control, KV_MSG_ERROR_R);
+	assert_in_range(busy, N / 2 - 9, N / 2);
+	assert_int_equal(wirepeer_count(&req.control, KV_MSG_QUERY_R),
+			 N - busy);
+	fails(KV_EBUSY, "");
+	for (int i = 0; i < N; i++)
+		wirepeer_send(&req.control, KV_MSG_REMOVE, 4, &r, "x", 1);
+	simnode_run(&sim, 100);
+	assert_in_range(wirepeer_count(&req.control, KV_MSG_REMOVE_R), N / 2,
+			N / 2 + 9);
+	assert_true(simnode_stat(&sim, "requests_busy") > busy);
+	assert_true(has("k"));
+}
+
 static struct wireframe *
 ask_query(const char *key, uint8_t flags)
 {
@@ -597,6 +628,7 @@ main(void)
 		TEST(keys_match_and_say_what_they_are),
 		TEST(hidden_keys_are_not_listed),
 		TEST(tenants_do_not_see_each_other),
+		TEST(long_requests_have_a_bound),
 		TEST(query_tells_everything_of_one_key),
 		TEST(the_sum_of_a_value_that_goes_meanwhile),
 		TEST(nodes_and_stats),

@@ -451,6 +451,31 @@ a_reader_that_stops_is_given_up(void **state)
 	simreq_close(&r);
 }
 
+/* Each of them costs the node more than the value. */
+static void
+pins_of_small_values_have_a_bound(void **state)
+{
+	struct simget_opts zero_copy = { .flags = KV_GET_ZERO_COPY };
+	static const char *keys[SIMNODE_POOL / 2 / KV_PIN_BYTES_MIN + 1];
+	enum {
+		N = sizeof(keys) / sizeof(keys[0])
+	};
+	struct simreq r;
+	struct simgot g;
+	uint64_t id;
+
+	(void)state;
+	simreq_open_unix(&r, &sim, 0);
+	assert_int_equal(simreq_put_one(&r, "k", blob, 1), KV_OK);
+	for (int i = 0; i < N; i++)
+		keys[i] = "k";
+	id = simreq_get(&r, keys, N, &zero_copy);
+	assert_true(simreq_got(&r, id, N - 1, &g));
+	assert_int_equal(g.status, KV_EBUSY);
+	assert_int_equal(simnode_stat(&sim, "pins"), N - 1);
+	simreq_close(&r);
+}
+
 static void
 a_lost_reader_unpins(void **state)
 {
@@ -661,6 +686,7 @@ main(void)
 		TEST(a_closed_connection_can_be_forgotten),
 		TEST(pins_outlive_their_connection_not_their_process),
 		TEST(pinned_bytes_have_a_bound),
+		TEST(pins_of_small_values_have_a_bound),
 		TEST(a_reader_that_stops_is_given_up),
 		TEST(a_lost_reader_unpins),
 		TEST(without_a_data_connection_only_inline),
