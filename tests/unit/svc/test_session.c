@@ -82,7 +82,7 @@ static void
 what_changed_is_told_early(void **state)
 {
 	struct simmaster *m = &sim.masters[0];
-	static char names[40][4];
+	static char names[40][16];
 	static struct simput items[40];
 	struct simreq r;
 	unsigned beats;
