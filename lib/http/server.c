@@ -388,9 +388,10 @@ join_loop(struct kv_server *s)
 	const union MHD_DaemonInfo *info;
 	int err;
 
+	errno = ENOMEM;
 	s->daemon = start_daemon(s);
 	if (!s->daemon)
-		return -ENOMEM;
+		return errno == EMFILE || errno == ENFILE ? -errno : -ENOMEM;
 	info = MHD_get_daemon_info(s->daemon, MHD_DAEMON_INFO_EPOLL_FD);
 	if (!info)
 		return -ENOTSUP;

@@ -3,7 +3,7 @@
 # vanish and of being stopped itself.
 . "$(dirname "$0")/../lib/tap.sh"
 . "$(dirname "$0")/../lib/cluster.sh"
-require python3 timeout
+require prlimit python3 timeout
 cd "$T" || exit 70
 
 # ---- the command line ----
@@ -55,6 +55,12 @@ is "$(cat out)" 200 'is served'
 refused 69 "port $http is in use" --listen 127.0.0.1 --rpc-port 0 --http-port "$http"
 end m0
 end m1
+for n in 5 6 7 8; do
+	tap_run prlimit --nofile=$n timeout 5 kvmaster --listen 127.0.0.1 \
+		--rpc-port 0 --http-port "$http"
+	is "$tap_rc:$(grep -c 'Too many open files$' err)" 71:1 \
+		"$n descriptors: says so"
+done
 MASTERS=
 start_master m1
 
