@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/fault.h"
 #include "base/log.h"
@@ -142,6 +143,18 @@ free_loop:
 free_storage:
 	free(w);
 	return NULL;
+}
+
+const char *
+kv_worker_error_text(int status)
+{
+	const char *text;
+
+	if (status == -EAGAIN)
+		return "no memory, or not allowed, for one more thread "
+		       "(see ulimit -v and -u)";
+	text = strerrordesc_np(-status);
+	return text ? text : "unknown error";
 }
 
 struct kv_loop *

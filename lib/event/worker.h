@@ -23,6 +23,10 @@ struct kv_worker *kv_worker_start(const char *name, int cpu,
 				  int (*init)(struct kv_worker *w, void *arg),
 				  void *arg);
 
+/* For people: why a thread, or what was to run on one, did not start
+ * (-errno). */
+const char *kv_worker_error_text(int status);
+
 struct kv_loop *kv_worker_loop(struct kv_worker *w); /* for its own thread */
 struct kv_mbox *kv_worker_mbox(struct kv_worker *w); /* for any thread */
 

@@ -10,6 +10,7 @@
 #include "base/bytes.h"
 #include "base/fault.h"
 #include "base/num.h"
+#include "event/worker.h"
 #include "mem/slab.h"
 #include "net/addr.h"
 #include "svc/ident.h"
@@ -237,7 +238,7 @@ kv_node_new(const struct kv_node_opts *opts, char *err, size_t err_bytes)
 		rc = mover_init(node);
 	if (rc < 0)
 		snprintf(err, err_bytes, "cannot start a node: %s",
-			 strerror(-rc));
+			 kv_worker_error_text(rc));
 	if (rc == 0)
 		rc = kv_nodepeer_listen(node, err, err_bytes);
 	if (rc == 0) {

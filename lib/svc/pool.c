@@ -297,9 +297,8 @@ pool_run(struct starting *st)
 	host_look(p);
 	rc = kv_faulter_start(&fo, &p->faulter);
 	if (rc < 0)
-		snprintf(st->err, st->err_bytes,
-			 "cannot start a thread for the pool: %s",
-			 strerror(-rc));
+		snprintf(st->err, st->err_bytes, "cannot fault in the pool: %s",
+			 kv_worker_error_text(rc));
 	return rc;
 }
 

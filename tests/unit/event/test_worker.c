@@ -4,6 +4,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/attr.h"
 
@@ -135,6 +136,17 @@ init_may_refuse(void **state)
 	assert_int_equal(errno, ENODEV);
 }
 
+static void
+a_missing_thread_is_told_in_words(void **state)
+{
+	(void)state;
+	assert_non_null(strstr(kv_worker_error_text(-EAGAIN), "thread"));
+	assert_non_null(strstr(kv_worker_error_text(-EAGAIN), "ulimit"));
+	assert_string_equal(kv_worker_error_text(-EMFILE),
+			    "Too many open files");
+	assert_string_equal(kv_worker_error_text(-99999), "unknown error");
+}
+
 int
 main(void)
 {
@@ -144,6 +156,7 @@ main(void)
 		cmocka_unit_test(can_be_pinned),
 		cmocka_unit_test(a_processor_that_is_not_there_is_refused),
 		cmocka_unit_test(init_may_refuse),
+		cmocka_unit_test(a_missing_thread_is_told_in_words),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
