@@ -202,10 +202,11 @@ run_open(struct run *r)
 	}
 	if (strcmp(b->workload, "store") == 0)
 		o.socket = ""; /* as if there were no node on this host */
+	o.status = &rc;
 	r->c = kv_client_open(&o, err, sizeof(err));
 	if (!r->c) {
 		fprintf(stderr, "kvbench: %s\n", err);
-		return EX_UNAVAILABLE;
+		return kv_status_exit(rc);
 	}
 	r->serial = kvbench_now_ns() << 20;
 	return 0;

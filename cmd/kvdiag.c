@@ -137,29 +137,30 @@ kvdiag_away(uint32_t nodes)
 			   nodes, kv_tool_plural(nodes));
 }
 
-/* Also when the own node, which was named, does not answer: masters may. */
-static bool
+/* Also when the own node, which was named, does not answer: masters may. 0, or
+ * the exit code. */
+static int
 open_client(struct kvdiag *d)
 {
 	struct kv_conf *conf = &d->common.conf;
+	int code = kv_tool_connect(&d->common, &d->client);
 
-	d->client = kv_tool_connect(&d->common);
-	if (d->client || !*conf->socket || !*conf->master_server_address)
-		return d->client;
+	if (code != EX_UNAVAILABLE || !*conf->socket ||
+	    !*conf->master_server_address)
+		return code;
 	d->is_alone = true;
 	*conf->socket = '\0';
 	conf->source[KV_CONF_SOCKET] = KV_CONF_OPTION;
-	d->client = kv_tool_connect(&d->common);
-	return d->client;
+	return kv_tool_connect(&d->common, &d->client);
 }
 
 static int
 ask(struct kvdiag *d, const struct command *command)
 {
-	int code;
+	int code = command->is_offline ? 0 : open_client(d);
 
-	if (!command->is_offline && !open_client(d))
-		return EX_UNAVAILABLE;
+	if (code)
+		return code;
 	d->out = d->common.json ? kv_out_json_new(stdout)
 				: kv_out_text_new(stdout, d->is_nul);
 	if (d->out)

@@ -107,6 +107,9 @@ struct kv_client_opts {
 
 	/* Wait so long in kv_client_open for the master. 0: timeout_ms. */
 	uint32_t open_timeout_ms;
+
+	/* Out, unless NULL: 0, or an error number when it failed. */
+	int *status;
 };
 
 /*

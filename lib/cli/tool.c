@@ -48,18 +48,17 @@ kv_tool_client_opts(const struct kv_opts *o, struct kv_client_opts *out)
 	};
 }
 
-struct kv_client *
-kv_tool_connect(const struct kv_opts *o)
+int
+kv_tool_connect(const struct kv_opts *o, struct kv_client **out)
 {
 	struct kv_client_opts opts;
-	struct kv_client *c;
 	char err[512];
+	int status;
 
 	kv_tool_client_opts(o, &opts);
-	c = kv_client_open(&opts, err, sizeof(err));
-	if (!c)
-		kv_tool_say(EX_UNAVAILABLE, "%s", err);
-	return c;
+	opts.status = &status;
+	*out = kv_client_open(&opts, err, sizeof(err));
+	return *out ? 0 : kv_tool_say(kv_status_exit(status), "%s", err);
 }
 
 int
@@ -73,9 +72,9 @@ kv_tool_main(struct kv_opts *o, const struct kv_opts_program *program, int argc,
 	code = kv_opts_load(o);
 	if (code)
 		return code;
-	c = kv_tool_connect(o);
-	if (!c)
-		return EX_UNAVAILABLE;
+	code = kv_tool_connect(o, &c);
+	if (code)
+		return code;
 	code = run(program->input, c);
 	kv_client_close(c);
 	return code;

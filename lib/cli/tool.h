@@ -31,9 +31,9 @@ int kv_tool_main(struct kv_opts *o, const struct kv_opts_program *program,
 		 int argc, char **argv,
 		 int (*run)(void *input, struct kv_client *c));
 
-/* The client for these options; NULL after one line: then the program ends with
- * EX_UNAVAILABLE. */
-struct kv_client *kv_tool_connect(const struct kv_opts *o);
+/* The client for these options. 0, or the exit code after one line. */
+KV_MUST_CHECK int kv_tool_connect(const struct kv_opts *o,
+				  struct kv_client **out);
 
 /*
  * Fills what kv_client_open() wants to know; its strings stay O's. A --socket

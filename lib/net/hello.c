@@ -8,6 +8,10 @@
 #include "base/status.h"
 #include "base/str.h"
 
+_Static_assert(sizeof(KV_HELLO_HTTP) - 1 ==
+		       sizeof(((struct kv_hello *)0)->http),
+	       "KV_HELLO_HTTP has the size of its field");
+
 bool
 kv_hello_build(struct kv_conn *c, const struct kv_hello_opts *opts)
 {
@@ -22,6 +26,7 @@ kv_hello_build(struct kv_conn *c, const struct kv_hello_opts *opts)
 	if (!tail)
 		return false;
 	h = kv_conn_body(c);
+	memcpy(h->http, KV_HELLO_HTTP, sizeof(h->http));
 	h->version_min = kv_le16(KV_WIRE_VERSION);
 	h->version_max = kv_le16(KV_WIRE_VERSION);
 	h->role = (uint8_t)opts->role;

@@ -27,6 +27,10 @@ struct kv_hello_opts {
 	const char *name;         /* cut to KV_NAME_BYTES_MAX; NULL: none */
 };
 
+/* For people: why there is no answer, but -EPROTO. */
+#define KV_HELLO_FOREIGN \
+	"it does not speak kvpool's protocol (is it an HTTP port?)"
+
 /* Completes a HELLO whose body was begun (kv_conn_begin, kv_rpc_begin): only
  * the end is left to do. False: the connection is closed or full. */
 bool kv_hello_build(struct kv_conn *c, const struct kv_hello_opts *opts);

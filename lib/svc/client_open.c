@@ -22,9 +22,9 @@
 /* Looking for a master again and again. */
 #define RETRY_NS (100 * KV_NS_PER_MS)
 
-KV_PRINTF(3, 4)
+KV_PRINTF(4, 5)
 static int
-fail(char *err, size_t err_bytes, const char *fmt, ...)
+fail(int status, char *err, size_t err_bytes, const char *fmt, ...)
 {
 	va_list ap;
 
@@ -32,7 +32,16 @@ fail(char *err, size_t err_bytes, const char *fmt, ...)
 	if (err && err_bytes > 0)
 		vsnprintf(err, err_bytes, fmt, ap);
 	va_end(ap);
-	return -1;
+	return status;
+}
+
+/* Whether it is of no use to try again. */
+static bool
+is_final(long status)
+{
+	return status < 0 && (status == -KV_EPROTO || status == -KV_EVERSION ||
+			      status == -KV_EDENIED ||
+			      kv_status_scope((int)status) == KV_SCOPE_SELF);
 }
 
 /* The socket to try; "": none. *is_guess: nobody named it. */
@@ -72,7 +81,7 @@ masters_complete(const char *list, char *out, size_t n, char *err,
 		used += snprintf(out + used, n - (size_t)used, "%s%s",
 				 i > 0 ? "," : "",
 				 kv_addr_format(&addrs[i], text));
-	return count < 0 ? -1 : 0;
+	return count < 0 ? -KV_EINVALID : 0;
 }
 
 static int
@@ -92,18 +101,19 @@ hub_open(struct kv_client *c, const struct kv_client_opts *o,
 
 	snprintf(local, sizeof(local), "unix:%s", socket);
 	if (o->tenant && strlen(o->tenant) > KV_TENANT_BYTES_MAX)
-		return fail(err, err_bytes,
+		return fail(-KV_EINVALID, err, err_bytes,
 			    "tenant name is longer than %d bytes",
 			    KV_TENANT_BYTES_MAX);
 	if (has_masters(o) &&
 	    masters_complete(o->master, masters, sizeof(masters), err,
 			     err_bytes) < 0)
-		return -1;
+		return -KV_EINVALID;
 	if (kv_ident_random(&h.boot) < 0 || kv_ident_host(&h.host) < 0 ||
 	    kv_rng_os(&h.rng_seed, sizeof(h.rng_seed)) < 0)
-		return fail(err, err_bytes, "no random numbers: %m");
+		return fail(-KV_EINTERNAL, err, err_bytes,
+			    "no random numbers: %m");
 	if (kv_hub_init(&c->hub, &h) < 0)
-		return fail(err, err_bytes, "a name is too long");
+		return fail(-KV_EINVALID, err, err_bytes, "a name is too long");
 	return 0;
 }
 
@@ -129,13 +139,14 @@ pool_open(struct kv_client *c, const struct kv_client_opts *o, char *socket,
 	};
 
 	if (kv_rng_os(&random, sizeof(random)) < 0)
-		return fail(err, err_bytes, "no random numbers: %m");
+		return fail(-KV_EINTERNAL, err, err_bytes,
+			    "no random numbers: %m");
 	/* Its own threads attach to it as any process does. */
 	snprintf(socket, n, "@kvpool-%d-%016llx", (int)getpid(),
 		 (unsigned long long)random);
 	c->pool = kv_pool_start(&p, NULL, err, err_bytes);
 	if (!c->pool)
-		return -1;
+		return -kv_status_from_errno(errno);
 	/* Without a host it is of no use to others; the master sees one. */
 	if (kv_pool_addr(c->pool)[0] != ':')
 		snprintf(c->node_addr, sizeof(c->node_addr), "%s",
@@ -220,7 +231,8 @@ first_contact(struct kv_client *c, const struct kv_client_opts *o,
 
 	cc = kv_client_enter(c, wait_ms, &deadline, &status);
 	if (!cc)
-		return fail(err, err_bytes, "out of memory or descriptors");
+		return fail(status, err, err_bytes, "%s",
+			    kv_status_text(status));
 	if (cc->ch->local)
 		local = kv_client_open_local(cc, deadline);
 	if (local == 0 && !o->master)
@@ -228,76 +240,99 @@ first_contact(struct kv_client *c, const struct kv_client_opts *o,
 	until = deadline;
 	kv_client_leave(cc);
 	if (local < 0 && kv_status_scope(local) == KV_SCOPE_SELF)
-		return fail(err, err_bytes, "out of memory or descriptors");
+		return fail(local, err, err_bytes, "%s", kv_status_text(local));
 	if (local < 0 && c->hub.local[0] && !is_guess)
-		return fail(err, err_bytes, "%s: no kvclient answers there: %s",
-			    path, local_why(cc, path, local));
+		return fail(-KV_EUNREACHABLE, err, err_bytes,
+			    "%s: no kvclient answers there: %s", path,
+			    local_why(cc, path, local));
 	while (c->hub.n_masters > 0) {
 		nodes = kv_client_nodes(c, NULL, 0);
 		/* An embedded node is waited for until others find it. */
 		is_over = c->pool ? nodes >= 0 && pool_is_found(c)
 				  : nodes >= 0 || local == 0;
-		if (is_over ||
+		if (is_over || is_final(nodes) ||
 		    kv_clock_now(&(struct kv_clock){ 0 }) + RETRY_NS >= until)
 			break;
 		usleep((useconds_t)(RETRY_NS / KV_NS_PER_US));
 	}
 	if (local < 0 && c->hub.n_masters == 0)
-		return fail(err, err_bytes,
+		return fail(-KV_EUNREACHABLE, err, err_bytes,
 			    "no master is named and no kvclient runs on this "
 			    "host: start kvclient, or name a master");
 	if (nodes >= 0)
 		return 0;
 	masters_why(&c->hub, (int)nodes, why, sizeof(why));
-	if (local < 0)
-		return fail(err, err_bytes, "master %s (waited %.1f s)", why,
-			    wait_ms / 1000.0);
-	kv_warn("master %s", why);
-	return 0;
+	if (local == 0) {
+		kv_warn("master %s", why);
+		return 0;
+	}
+	if (kv_status_scope((int)nodes) == KV_SCOPE_SELF)
+		return fail((int)nodes, err, err_bytes, "master %s", why);
+	if (is_final(nodes))
+		return fail(-KV_EUNREACHABLE, err, err_bytes, "master %s", why);
+	return fail(-KV_EUNREACHABLE, err, err_bytes,
+		    "master %s (waited %.1f s)", why, wait_ms / 1000.0);
+}
+
+/* All but asking somebody. */
+static int
+parts_open(struct kv_client *c, const struct kv_client_opts *o, bool *is_guess,
+	   char *err, size_t err_bytes)
+{
+	char socket[KV_SOCKPATH_BYTES_MAX + 1];
+	int rc = 0;
+
+	if (socket_choose(o, socket, sizeof(socket), is_guess) < 0)
+		return fail(-KV_EINVALID, err, err_bytes,
+			    "socket path is longer than %d bytes",
+			    KV_SOCKPATH_BYTES_MAX);
+	if (o->segment_bytes > 0)
+		rc = pool_open(c, o, socket, sizeof(socket), err, err_bytes);
+	return rc < 0 ? rc : hub_open(c, o, socket, err, err_bytes);
+}
+
+static int
+client_start(struct kv_client **out, const struct kv_client_opts *opts,
+	     char *err, size_t err_bytes)
+{
+	struct kv_client_opts o = { 0 };
+	struct kv_client *c;
+	bool is_guess;
+	int rc;
+
+	if (!opts || opts->size != sizeof(o))
+		return fail(-KV_EINVALID, err, err_bytes,
+			    opts ? "options of a wrong size: .size must be "
+				   "sizeof(struct kv_client_opts)"
+				 : "no options");
+	memcpy(&o, opts, sizeof(o));
+	c = kv_client_new(&o);
+	if (!c)
+		return fail(-KV_ENOMEM, err, err_bytes, "%s",
+			    kv_status_text(KV_ENOMEM));
+	rc = parts_open(c, &o, &is_guess, err, err_bytes);
+	if (rc < 0) {
+		kv_client_free(c);
+		return rc;
+	}
+	c->hub.is_opening = true;
+	rc = first_contact(c, &o, is_guess, err, err_bytes);
+	if (rc < 0) {
+		kv_client_close(c);
+		return rc;
+	}
+	c->hub.is_opening = false;
+	*out = c;
+	return fail(0, err, err_bytes, "%s", "");
 }
 
 struct kv_client *
 kv_client_open(const struct kv_client_opts *opts, char *err, size_t err_bytes)
 {
-	struct kv_client_opts o = { 0 };
-	char socket[KV_SOCKPATH_BYTES_MAX + 1];
-	struct kv_client *c;
-	bool is_guess;
+	struct kv_client *c = NULL;
+	int rc = client_start(&c, opts, err, err_bytes);
 
-	if (!opts || opts->size != sizeof(o)) {
-		fail(err, err_bytes,
-		     opts ? "options of a wrong size: .size must be "
-			    "sizeof(struct kv_client_opts)"
-			  : "no options");
-		return NULL;
-	}
-	memcpy(&o, opts, sizeof(o));
-	c = kv_client_new(&o);
-	if (!c) {
-		fail(err, err_bytes, "out of memory");
-		return NULL;
-	}
-	if (socket_choose(&o, socket, sizeof(socket), &is_guess) < 0) {
-		fail(err, err_bytes, "socket path is longer than %d bytes",
-		     KV_SOCKPATH_BYTES_MAX);
-		kv_client_free(c);
-		return NULL;
-	}
-	if (o.segment_bytes > 0 &&
-	    pool_open(c, &o, socket, sizeof(socket), err, err_bytes) < 0) {
-		kv_client_free(c);
-		return NULL;
-	}
-	if (hub_open(c, &o, socket, err, err_bytes) < 0) {
-		kv_client_free(c);
-		return NULL;
-	}
-	c->hub.is_opening = true;
-	if (first_contact(c, &o, is_guess, err, err_bytes) < 0) {
-		kv_client_close(c);
-		return NULL;
-	}
-	c->hub.is_opening = false;
-	fail(err, err_bytes, "%s", "");
+	if (opts && opts->size == sizeof(*opts) && opts->status)
+		*opts->status = rc;
 	return c;
 }

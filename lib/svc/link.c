@@ -366,8 +366,10 @@ end_connected(void *arg, struct kv_stream *s, int status)
 	struct kv_link_end *e = arg;
 
 	e->dial = NULL;
-	if (e == &e->link->ctl)
+	if (e == &e->link->ctl) {
 		e->link->dialled = status;
+		e->link->is_foreign = false;
+	}
 	if (!s) {
 		end_fail(e, -kv_status_from_errno(status));
 		return;
@@ -442,6 +444,8 @@ kv_link_why(const struct kv_link *l, int status)
 {
 	if (l->dialled < 0)
 		return kv_sock_error_text(l->dialled);
+	if (l->is_foreign)
+		return KV_HELLO_FOREIGN;
 	return status == -KV_ETIMEOUT ? kv_sock_error_text(-ETIMEDOUT)
 				      : kv_status_text(status);
 }
@@ -530,6 +534,8 @@ on_close(struct kv_conn *c, int status)
 {
 	struct kv_link_end *e = kv_conn_arg(c);
 
+	if (status == -EPROTO && e->state == KV_LINK_HELLO)
+		e->link->is_foreign = true;
 	end_fail(e, -kv_status_from_errno(status));
 }
 

@@ -72,6 +72,7 @@ struct kv_link {
 	bool is_local;     /* over the Unix socket: bytes by the mapping */
 	uint64_t deadline; /* of the attempt under way */
 	int dialled;       /* how dialling ended: 0 or -errno */
+	bool is_foreign;   /* it answered HELLO with what is no frame */
 	struct kv_link_end ctl;
 	struct kv_link_end data;
 	struct kv_list waits;

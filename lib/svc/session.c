@@ -246,7 +246,10 @@ session_on_msg(struct kv_conn *c, const struct kv_msg *msg)
 static void
 session_on_close(struct kv_conn *c, int status)
 {
-	kv_session_lost(kv_conn_arg(c), strerror(-status));
+	struct kv_session *s = kv_conn_arg(c);
+	bool is_foreign = status == -EPROTO && s->state == KV_SESSION_GREETING;
+
+	kv_session_lost(s, is_foreign ? KV_HELLO_FOREIGN : strerror(-status));
 }
 
 static void

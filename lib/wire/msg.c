@@ -1,6 +1,7 @@
 #include "wire/msg.h"
 
 #include <errno.h>
+#include <string.h>
 
 /* As calls into the shared library the two sums of a small frame take three
  * times as long. */
@@ -8,6 +9,7 @@
 #include <xxhash.h>
 
 #include "base/attr.h"
+#include "base/num.h"
 
 enum {
 	TYPES = 256,
@@ -119,6 +121,15 @@ ask_for(size_t n, size_t *need)
 	return 0;
 }
 
+/* Who speaks something else may never send a header's worth of bytes. */
+static bool
+is_begun_well(const uint8_t *bytes, size_t len)
+{
+	const struct kv_le32 magic = kv_le32(KV_WIRE_MAGIC);
+
+	return memcmp(bytes, &magic, kv_min_size(len, sizeof(magic))) == 0;
+}
+
 long
 kv_msg_parse(const void *bytes, size_t len, struct kv_msg *out, size_t *need)
 {
@@ -129,7 +140,9 @@ kv_msg_parse(const void *bytes, size_t len, struct kv_msg *out, size_t *need)
 	uint64_t id;
 
 	if (len < KV_HEADER_BYTES)
-		return ask_for(KV_HEADER_BYTES, need);
+		return is_begun_well(bytes, len)
+			       ? ask_for(KV_HEADER_BYTES, need)
+			       : -EPROTO;
 	if (kv_get32(h->magic) != KV_WIRE_MAGIC)
 		return -EPROTO;
 	if (h->version != KV_WIRE_VERSION)

@@ -62,7 +62,12 @@ enum kv_role {
 	KV_ROLE_ENGINE = 5,    /* raw transfers between engines */
 };
 
+/* To an HTTP server a HELLO is a request, which it answers at once: its answer
+ * is no frame. Else both sides would wait. */
+#define KV_HELLO_HTTP "  / HTTP/1.0\r\n\r\n"
+
 struct kv_hello {
+	uint8_t http[16]; /* KV_HELLO_HTTP; not looked at */
 	struct kv_le16 version_min;
 	struct kv_le16 version_max;
 	uint8_t role;
@@ -105,7 +110,7 @@ struct kv_error_r {
 };
 
 KV_LE_SIZE(kv_header, KV_HEADER_BYTES);
-KV_LE_SIZE(kv_hello, 80);
+KV_LE_SIZE(kv_hello, 96);
 KV_LE_SIZE(kv_hello_r, 40);
 KV_LE_SIZE(kv_error_r, 8);
 

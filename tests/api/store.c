@@ -63,10 +63,12 @@ static void
 test_open(void)
 {
 	struct kv_client_opts o = { .size = sizeof(o), .socket = "" };
+	int status = 1;
 
 	err[0] = '\0';
 	EXPECT(kv_client_open(&o, err, sizeof(err)) == NULL, 1);
 	EXPECT(err[0] != '\0', 1);
+	o.status = &status;
 	EXPECT(kv_client_open(NULL, err, sizeof(err)) == NULL, 1);
 	EXPECT(strcmp(err, "no options"), 0);
 	for (o.size = 0; o.size < 2 * sizeof(o); o.size += sizeof(o) + 8) {
@@ -76,9 +78,11 @@ test_open(void)
 	o.size = sizeof(o);
 	o.master = "no such host.invalid";
 	EXPECT(kv_client_open(&o, err, sizeof(err)) == NULL, 1);
+	EXPECT(status, -KV_EINVALID);
 	o.master = "127.0.0.1:1";
 	o.open_timeout_ms = 100;
 	EXPECT(kv_client_open(&o, err, sizeof(err)) == NULL, 1);
+	EXPECT(status, -KV_EUNREACHABLE);
 	EXPECT(kv_client_open(&o, NULL, 0) == NULL, 1);
 	kv_client_close(NULL);
 	EXPECT(strcmp(kv_status_name(-KV_EMISS), "EMISS"), 0);

@@ -98,6 +98,25 @@ exits 69 'those of its master' kvdiag $L stats master
 like "$(cat err)" '^kvdiag: stats: there is no master; ' 'who is not there'
 end lone
 
+# Who answers, but speaks something else.
+http=$(free_port)
+start web --rpc-port kvmaster --listen=127.0.0.1 --http-port="$http"
+for where in '--socket=' "--socket=$(socket a)"; do
+	exits 69 "an HTTP port, $where" \
+		timeout 5 kvget $where --master=127.0.0.1:$http far
+	like "$(cat err)" "^kvget: master 127.0.0.1:$http: it does not speak \
+kvpool's protocol" 'is told from a silent master'
+done
+begun=$(date +%s)
+exits 69 'nodes' kvdiag --socket= --master=127.0.0.1:$http nodes
+ok 'at once' test $(($(date +%s) - begun)) -le 5
+launch stray kvclient --port=0 --socket= --global-segment-size=1MB \
+	--master=127.0.0.1:$http
+ok 'a node says so' try_for 10 grep -q "no session with \
+master=127.0.0.1:$http: it does not speak kvpool's protocol" stray.log
+end stray
+end web
+
 # The own node hangs: what the master says is shown all the same.
 kill -STOP "$(pid_of a)"
 began=$(date +%s)
@@ -120,7 +139,7 @@ for n in 4 5 6 7 8 9 10 11 12; do
 		tap_run prlimit --nofile=$n "$(command -v kvget)" $A $what
 		case $tap_rc:$(cat err) in
 		0:) pass "kvget $what with $n descriptors" ;;
-		71:*'out of memory'* | 69:*'out of memory or descriptors'*)
+		71:*'out of memory or file descriptors'*)
 			pass "kvget $what with $n descriptors: says so" ;;
 		*) fail "kvget $what with $n descriptors: $tap_rc"
 			diag "$(cat err)" ;;

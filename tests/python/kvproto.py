@@ -356,7 +356,7 @@ def seeds():
         'extent', {'off': 1 << 30, 'len': 1000})
 
     yield 'HELLO', {
-        'version_min': 1, 'version_max': 1, 'role': 1, 'tenant_len': 4,
+        'http': list(b'  / HTTP/1.0\r\n\r\n'), 'version_min': 1, 'version_max': 1, 'role': 1, 'tenant_len': 4,
         'name_len': 6, 'boot': boot, 'want': hash_of(3), 'host': host,
         'pid': 4711}, b'acmeengine'
     yield 'HELLO_R', {'version': 1, 'text_len': 14, 'boot': hash_of(3),

@@ -167,6 +167,20 @@ truncation_asks_for_more(void **state)
 }
 
 static void
+a_wrong_beginning_is_refused_at_once(void **state)
+{
+	(void)state;
+	make(KV_MSG_PING, 0);
+	for (size_t n = 1; n <= sizeof(struct kv_le32); n++) {
+		frame[n - 1] ^= 1;
+		assert_int_equal(parse(n), -EPROTO);
+		assert_int_equal(parse(KV_HEADER_BYTES - 1), -EPROTO);
+		frame[n - 1] ^= 1;
+	}
+	assert_int_equal(parse(0), 0);
+}
+
+static void
 any_flipped_bit_is_refused(void **state)
 {
 	size_t len = make(KV_MSG_GET, 60);
@@ -390,6 +404,7 @@ main(void)
 		cmocka_unit_test(facts_of_types),
 		cmocka_unit_test(layout_and_sums_are_as_documented),
 		cmocka_unit_test(truncation_asks_for_more),
+		cmocka_unit_test(a_wrong_beginning_is_refused_at_once),
 		cmocka_unit_test(any_flipped_bit_is_refused),
 		cmocka_unit_test(header_of_another_body_is_refused),
 		cmocka_unit_test(body_sum_belongs_to_its_header),
