@@ -59,6 +59,22 @@ keep_std_fds(void)
 			exit(EX_OSERR);
 }
 
+static bool is_parsing; /* argp may exit, after it wrote to stdout */
+
+static void
+check_stdout(void)
+{
+	if (!is_parsing)
+		return;
+	errno = 0;
+	if (fflush(stdout) == 0 && !ferror(stdout))
+		return;
+	if (errno != EPIPE)
+		fprintf(stderr, "%s: stdout: %m\n",
+			program_invocation_short_name);
+	_exit(EX_IOERR);
+}
+
 static void
 print_version(FILE *stream, struct argp_state *state)
 {
@@ -378,9 +394,13 @@ kv_opts_parse(struct kv_opts *o, const struct kv_opts_program *program,
 	own.args_doc = NULL;
 	own.doc = NULL;
 	argp_program_version_hook = print_version;
+	is_parsing = true;
+	if (atexit(check_stdout) != 0)
+		exit(EX_OSERR);
 	/* It exits by itself on every error but that of memory. */
 	if (argp_parse(&top, argc, argv, 0, NULL, &r) != 0)
 		exit(EX_OSERR);
+	is_parsing = false;
 	level = r.verbose + (is_tool(&r) ? KV_LOG_WARN : KV_LOG_INFO);
 	kv_log_set_level(level < KV_LOG_DEBUG ? level : KV_LOG_DEBUG);
 }

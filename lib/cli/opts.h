@@ -34,7 +34,8 @@ struct kv_opts_program {
 /*
  * Parses the command line. An error in it ends the program: one line (and a
  * hint at --help if an option is unknown), exit code 64. --help, --usage and
- * --version ("PROG (kvpool) VERSION") end it with 0.
+ * --version ("PROG (kvpool) VERSION") end it with 0, or 74 if stdout does not
+ * take that.
  *
  * Also sees to it that descriptors 0, 1 and 2 are taken, so that no socket gets
  * the number of a closed stdout, that a file at its size limit is an error and

@@ -19,6 +19,20 @@ for program in kvput kvget kvrm kvdiag; do
 	is "$(wc -l <err)" 1 'one line'
 done
 
+# full COMMAND...: where stdout takes nothing.
+full()
+{
+	"$@" >/dev/full
+}
+for program in kvmaster kvclient kvput kvget kvrm kvdiag kvbench; do
+	for option in --help --version --usage; do
+		exits 74 "$program $option to a full disk" full $program $option
+		is "$(cat err)" "$program: stdout: No space left on device" \
+			'says so'
+	done
+	exits 64 "$program --bad, there" full $program --bad
+done
+
 # usage CODE COMMAND...: ends with 64 and one line.
 usage()
 {
