@@ -11,6 +11,7 @@
 #include "base/attr.h"
 #include "base/fault.h"
 #include "base/log.h"
+#include "base/num.h"
 #include "event/loop.h"
 #include "net/fdstream.h"
 #include "net/lookup.h"
@@ -18,6 +19,11 @@
 #include "net/unixsock.h"
 
 #define STALL_NS (100 * KV_NS_PER_MS) /* without descriptors: a pause of */
+
+/* Between two looks at the file of a Unix socket; the most, while it cannot be
+ * made again. */
+#define LOOK_NS     KV_NS_PER_S
+#define LOOK_NS_MAX (60 * KV_NS_PER_S)
 
 enum {
 	BACKLOG = 4096,
@@ -36,6 +42,9 @@ struct kv_listener {
 	struct kv_log_limit limit;
 	bool is_unix;
 	struct kv_unixsock file; /* when is_unix */
+	gid_t group;             /* its */
+	struct kv_timer look;
+	uint64_t look_ns;
 	char bound[KV_NET_BOUND_BYTES];
 };
 
@@ -246,6 +255,47 @@ open_tcp(struct kv_listener *l, const struct kv_addr *addr)
 	return 0;
 }
 
+/* The file is gone: nobody can connect any more. 0 or -errno, logged. */
+static int
+open_again(struct kv_listener *l)
+{
+	int fd = kv_unixsock_rebind(&l->file, l->group), err;
+
+	if (fd < 0)
+		return fd;
+	kv_loop_timer_del(&l->retry);
+	kv_loop_io_del(&l->io);
+	if (l->fd >= 0)
+		close(l->fd);
+	l->fd = fd;
+	err = listen(l->fd, BACKLOG) ? -errno : 0;
+	if (!err)
+		err = kv_loop_io_add(l->loop, &l->io, l->fd, EPOLLIN);
+	if (!err) {
+		kv_warn("the socket %s was gone: it is made again",
+			l->file.path);
+		return 0;
+	}
+	errno = -err;
+	kv_err("cannot listen on %s: %m", l->bound);
+	close(l->fd); /* else it would look like somebody else's */
+	l->fd = -1;
+	return err;
+}
+
+static void
+on_look(struct kv_timer *t)
+{
+	struct kv_listener *l = KV_CONTAINER_OF(t, struct kv_listener, look);
+
+	if ((kv_unixsock_is_there(&l->file) && l->fd >= 0) || !open_again(l))
+		l->look_ns = LOOK_NS;
+	else
+		l->look_ns = kv_min_u64(2 * l->look_ns, LOOK_NS_MAX);
+	(void)kv_loop_timer_set(l->loop, &l->look,
+				kv_loop_now(l->loop) + l->look_ns);
+}
+
 static int
 open_unix(struct kv_listener *l, const struct kv_addr *addr, gid_t group)
 {
@@ -253,11 +303,16 @@ open_unix(struct kv_listener *l, const struct kv_addr *addr, gid_t group)
 	if (l->fd < 0)
 		return l->fd;
 	l->is_unix = true;
+	l->group = group;
 	snprintf(l->bound, sizeof(l->bound), "unix:%s", l->file.path);
-	if (!listen(l->fd, BACKLOG))
+	if (listen(l->fd, BACKLOG)) {
+		kv_err("cannot listen on %s: %m", l->bound);
+		return -errno;
+	}
+	if (l->file.path[0] == '@')
 		return 0;
-	kv_err("cannot listen on %s: %m", l->bound);
-	return -errno;
+	return kv_loop_timer_set(l->loop, &l->look,
+				 kv_loop_now(l->loop) + l->look_ns);
 }
 
 static int
@@ -295,6 +350,8 @@ kv_listener_new(struct kv_loop *loop, const char *addr, gid_t group,
 	l->fd = l->spare_fd = -1;
 	l->io.fn = on_ready;
 	l->retry.fn = on_retry;
+	l->look.fn = on_look;
+	l->look_ns = LOOK_NS;
 	*err = open_listener(l, addr, group);
 	if (!*err)
 		return l;
@@ -312,6 +369,7 @@ void
 kv_listener_free(struct kv_listener *l)
 {
 	kv_loop_timer_del(&l->retry);
+	kv_loop_timer_del(&l->look);
 	kv_loop_io_del(&l->io);
 	if (l->is_unix)
 		kv_unixsock_unbind(&l->file);

@@ -5,7 +5,8 @@
  * Listening, on TCP or at a Unix socket. Out of descriptors it keeps what it
  * has, says so once, and does not spin: it accepts nothing for a moment, then
  * turns away who still waits, so that they try elsewhere, until there are
- * descriptors again.
+ * descriptors again. The file of a Unix socket that somebody removed is made
+ * again within a second.
  */
 
 #include "net/net.h"

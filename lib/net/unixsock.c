@@ -275,6 +275,15 @@ fail:
 	return -errno;
 }
 
+static bool
+has_lock(const struct kv_unixsock *u)
+{
+	char lock[LOCK_BYTES];
+
+	snprintf(lock, sizeof(lock), "%s" LOCK, u->path);
+	return u->lock_fd >= 0 && is_file_at(u->lock_fd, lock);
+}
+
 /* Under the lock the file may be removed: is_file_at() is for the others. */
 static void
 drop_lock(struct kv_unixsock *u)
@@ -282,9 +291,10 @@ drop_lock(struct kv_unixsock *u)
 	char lock[LOCK_BYTES];
 
 	snprintf(lock, sizeof(lock), "%s" LOCK, u->path);
-	if (is_file_at(u->lock_fd, lock))
+	if (has_lock(u))
 		unlink(lock);
-	close(u->lock_fd);
+	if (u->lock_fd >= 0)
+		close(u->lock_fd);
 	u->lock_fd = -1;
 }
 
@@ -342,14 +352,37 @@ kv_unixsock_bind(struct kv_unixsock *u, const char *path, gid_t group)
 	return fd;
 }
 
-void
-kv_unixsock_unbind(struct kv_unixsock *u)
+bool
+kv_unixsock_is_there(const struct kv_unixsock *u)
 {
 	struct stat st;
 
+	return u->path[0] == '@' ||
+	       (!lstat(u->path, &st) && st.st_dev == u->dev &&
+		st.st_ino == u->ino);
+}
+
+int
+kv_unixsock_rebind(struct kv_unixsock *u, gid_t group)
+{
+	int err = make_default_folder(u->path, group);
+
+	if (err)
+		return err;
+	u->ino = 0; /* the number may be another file's soon */
+	if (!has_lock(u)) {
+		drop_lock(u);
+		u->lock_fd = take_lock(u->path);
+	}
+	return u->lock_fd < 0 ? u->lock_fd : bind_locked(u, group);
+}
+
+void
+kv_unixsock_unbind(struct kv_unixsock *u)
+{
 	if (u->path[0] == '@')
 		return;
-	if (!lstat(u->path, &st) && st.st_dev == u->dev && st.st_ino == u->ino)
+	if (kv_unixsock_is_there(u))
 		unlink(u->path);
 	drop_lock(u);
 }

@@ -7,6 +7,7 @@
  * is replaced, a live one never is, and of two that start at once one wins.
  */
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
 
@@ -29,6 +30,13 @@ struct kv_unixsock {
  * caller closes the descriptor, after unbind.
  */
 int kv_unixsock_bind(struct kv_unixsock *u, const char *path, gid_t group);
+
+/* Whether the file is still the one that bind made. Abstract names are. */
+bool kv_unixsock_is_there(const struct kv_unixsock *u);
+
+/* When it is not: bind once more, with the lock that is held if that was not
+ * removed too. The new socket, or -errno, logged. The old one is of no use. */
+int kv_unixsock_rebind(struct kv_unixsock *u, gid_t group);
 
 /* Removes the file, if it is still the one that bind made, and the lock. */
 void kv_unixsock_unbind(struct kv_unixsock *u);

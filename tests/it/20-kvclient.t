@@ -87,6 +87,18 @@ becomes '0 0' raw "$addr" stat pins grants
 is "$(raw "$addr" stat processes_lost)" 1 'its end was noticed'
 not_ok 'what it had not committed is not there' raw "$addr" get held
 
+# ---- a socket that is removed ----
+
+for what in "$sock" "$sock $sock.lock"; do
+	# shellcheck disable=SC2086 # two words
+	rm $what
+	becomes hello raw "$sock" get k1
+	is "$(stat -c %a "$sock")" 600 'it is made again as it was'
+	ok 'with its lock' test -e "$sock.lock"
+done
+is "$(grep -c "warn .* socket $sock was gone: it is made again" "$log")" 2 \
+	'the log says so'
+
 # ---- the end ----
 
 kill -TERM $pid

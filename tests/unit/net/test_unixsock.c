@@ -449,6 +449,56 @@ the_default_folder_is_made_and_is_private(void **state)
 	assert_int_equal(as_nobody(use_default_of_user), 0);
 }
 
+static void
+a_removed_file_is_noticed_and_made_again(void **state)
+{
+	struct kv_unixsock u;
+	int old, fd, other;
+	struct kv_unixsock rival;
+
+	(void)state;
+	old = bind_and_listen(&u, path);
+	assert_true(old >= 0);
+	assert_true(kv_unixsock_is_there(&u));
+	/* The file alone; then its lock, too. */
+	for (int i = 0; i < 2; i++) {
+		unlink(path);
+		if (i == 1)
+			unlink(lock);
+		assert_false(kv_unixsock_is_there(&u));
+		fd = kv_unixsock_rebind(&u, NO_GROUP);
+		assert_true(fd >= 0);
+		assert_true(kv_unixsock_is_there(&u));
+		assert_true(is_there(lock));
+		close(old);
+		old = fd;
+	}
+	assert_int_equal(listen(old, 16), 0);
+	/* Without the lock somebody else may have it. */
+	unlink(path);
+	unlink(lock);
+	other = bind_and_listen(&rival, path);
+	assert_true(other >= 0);
+	assert_false(kv_unixsock_is_there(&u));
+	assert_int_equal(kv_unixsock_rebind(&u, NO_GROUP), -EADDRINUSE);
+	assert_non_null(strstr(last_log, "already running, pid"));
+	assert_int_equal(kv_unixsock_rebind(&u, NO_GROUP), -EADDRINUSE);
+	kv_unixsock_unbind(&u);
+	assert_true(is_there(path));
+	assert_true(is_there(lock));
+	/* Another file stays. */
+	unlink(path);
+	fd = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+	assert_true(fd >= 0);
+	close(fd);
+	assert_int_equal(kv_unixsock_rebind(&rival, NO_GROUP), -EEXIST);
+	kv_unixsock_unbind(&rival);
+	assert_true(is_there(path));
+	unlink(path);
+	close(old);
+	close(other);
+}
+
 int
 main(void)
 {
@@ -463,6 +513,7 @@ main(void)
 		CLEAN(one_that_has_the_lock_but_no_socket_yet_is_named),
 		CLEAN(of_several_over_a_stale_one_just_one_wins),
 		CLEAN(only_the_own_file_is_removed),
+		CLEAN(a_removed_file_is_noticed_and_made_again),
 		CLEAN(a_file_that_is_no_socket_is_left_unchanged),
 		CLEAN(lengths_up_to_the_limit_work_and_none_is_cut),
 		CLEAN(a_folder_that_is_missing_is_named),
