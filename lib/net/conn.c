@@ -11,10 +11,7 @@
 #include <sys/epoll.h>
 
 #include "base/fault.h"
-#include "event/loop.h"
-#include "net/recvq.h"
-#include "net/sendq.h"
-#include "net/stream.h"
+#include "net/conncore.h"
 
 enum {
 	MAGIC = 0x6b76636f,
@@ -22,37 +19,6 @@ enum {
 	/* After so much of one connection it is the turn of others. */
 	TURN_FRAMES = 256,
 	TURN_BYTES = 4 << 20,
-	FLUSH_BYTES = 256 << 10, /* so much does not wait for the turn's end */
-};
-
-struct kv_conn {
-	uint32_t magic;
-	int depth; /* calls under way that still use this struct */
-	struct kv_loop *loop;
-	struct kv_stream *stream; /* NULL: CLOSED */
-	const struct kv_conn_ops *ops;
-	void *arg;
-	int status;   /* CLOSED: why */
-	int broken;   /* nothing can be written any more: why; else 0 */
-	bool gone;    /* its owner closed it: free at depth 0 */
-	bool told;    /* on_close was called */
-	bool paused;  /* by the owner */
-	bool again;   /* a turn's share was used up: go on in the next */
-	bool blocked; /* the stream took less than there was */
-	bool full;    /* above the high mark, not yet below the low one */
-	bool drained; /* on_drain is due */
-	uint32_t want;
-	uint64_t last_rx;
-	struct kv_recvq in;
-	struct kv_sendq out;
-	struct {
-		enum kv_msg_type type;
-		uint8_t flags;
-		uint64_t id;
-	} frame;                /* the one that is being built */
-	struct kv_list done;    /* kv_conn_sent, called when that is safe */
-	struct kv_list calling; /* in this one */
-	struct kv_defer defer;
 };
 
 static void
@@ -73,8 +39,8 @@ leave(struct kv_conn *c)
 	free(c);
 }
 
-static void
-schedule(struct kv_conn *c)
+void
+kv_conn_schedule(struct kv_conn *c)
 {
 	if (!c->gone)
 		kv_loop_defer(c->loop, &c->defer);
@@ -89,15 +55,15 @@ close_stream(struct kv_conn *c)
 	c->full = false;
 }
 
-static void
-fail(struct kv_conn *c, int status)
+void
+kv_conn_fail(struct kv_conn *c, int status)
 {
 	if (!c->stream)
 		return;
 	close_stream(c);
 	c->status = status;
 	kv_sendq_fail(&c->out, status, &c->done);
-	schedule(c);
+	kv_conn_schedule(c);
 }
 
 static void
@@ -114,7 +80,7 @@ update_want(struct kv_conn *c)
 		return;
 	rc = c->stream->ops->want(c->stream, want);
 	if (rc < 0)
-		fail(c, rc);
+		kv_conn_fail(c, rc);
 	else
 		c->want = want;
 }
@@ -145,7 +111,7 @@ hand_over(struct kv_conn *c, int *frames)
 							  KV_CONN_PIECES_MAX)
 				     : -EPROTO;
 		if (rc < 0)
-			fail(c, rc);
+			kv_conn_fail(c, rc);
 		else if (c->stream)
 			kv_recvq_place(&c->in, rc);
 	}
@@ -163,14 +129,14 @@ read_some(struct kv_conn *c, size_t *bytes)
 
 	n = kv_recvq_aim(&c->in, iov, &asked);
 	if (n < 0) {
-		fail(c, n);
+		kv_conn_fail(c, n);
 		return false;
 	}
 	got = c->stream->ops->readv(c->stream, iov, n);
 	if (got == -EAGAIN)
 		return false;
 	if (got <= 0) {
-		fail(c, got < 0 ? (int)got : -ECONNRESET);
+		kv_conn_fail(c, got < 0 ? (int)got : -ECONNRESET);
 		return false;
 	}
 	c->last_rx = kv_loop_now(c->loop);
@@ -195,7 +161,7 @@ receive(struct kv_conn *c)
 		more = read_some(c, &bytes);
 	}
 	if (c->again)
-		schedule(c);
+		kv_conn_schedule(c);
 }
 
 /* What the peer has sent is still read: it may say why it closed. */
@@ -205,11 +171,11 @@ break_off(struct kv_conn *c, int status)
 	c->broken = status == -EPIPE ? -ECONNRESET : status;
 	c->full = false;
 	kv_sendq_fail(&c->out, c->broken, &c->done);
-	schedule(c);
+	kv_conn_schedule(c);
 }
 
-static void
-write_out(struct kv_conn *c)
+void
+kv_conn_write(struct kv_conn *c)
 {
 	struct iovec iov[IOV_MAX_WRITE];
 	size_t bytes = 0;
@@ -235,7 +201,7 @@ write_out(struct kv_conn *c)
 		c->drained = true;
 	}
 	if (c->drained || !kv_list_is_empty(&c->done))
-		schedule(c);
+		kv_conn_schedule(c);
 	update_want(c);
 }
 
@@ -274,11 +240,11 @@ turn(struct kv_defer *d)
 	} else if (c->broken) {
 		receive(c);
 		if (!c->again)
-			fail(c, c->broken);
+			kv_conn_fail(c, c->broken);
 	} else {
 		if (c->again)
 			receive(c);
-		write_out(c);
+		kv_conn_write(c);
 		if (c->drained && kv_conn_is_open(c)) {
 			c->drained = false;
 			if (c->ops->on_drain)
@@ -310,7 +276,7 @@ ready(struct kv_stream *s, uint32_t events)
 		receive(c);
 	if (c->stream && !c->broken) {
 		/* Answers leave with the call that brought the questions. */
-		write_out(c);
+		kv_conn_write(c);
 		settle(c);
 	}
 	leave(c);
@@ -445,7 +411,7 @@ kv_conn_pause(struct kv_conn *c, bool pause)
 	if (!pause && !kv_recvq_is_empty(&c->in))
 		c->again = true;
 	if (c->again)
-		schedule(c);
+		kv_conn_schedule(c);
 	update_want(c);
 }
 
@@ -463,127 +429,9 @@ kv_conn_recv_fd(struct kv_conn *c)
 	return c->stream ? c->stream->ops->recv_fd(c->stream) : -1;
 }
 
-/* ---- sending ---- */
-
-/* n bytes more of the frame that is being built. */
-static void *
-grow(struct kv_conn *c, size_t n)
-{
-	void *p;
-
-	if (!kv_conn_is_open(c))
-		return NULL;
-	p = kv_sendq_grow(&c->out, n);
-	if (!p)
-		fail(c, -errno);
-	return p;
-}
-
-void *
-kv_conn_begin(struct kv_conn *c, enum kv_msg_type type, uint64_t id,
-	      uint8_t flags)
-{
-	size_t body = kv_msg_body_bytes(type);
-	uint8_t *p;
-
-	assert(c->out.open == 0);
-	p = grow(c, KV_HEADER_BYTES + body);
-	if (!p)
-		return NULL;
-	c->frame.type = type;
-	c->frame.flags = flags;
-	c->frame.id = id;
-	return memset(p + KV_HEADER_BYTES, 0, body);
-}
-
-void *
-kv_conn_tail(struct kv_conn *c, size_t n)
-{
-	size_t room = KV_HEADER_BYTES + kv_msg_body_bytes(c->frame.type) +
-		      kv_msg_tail_max(c->frame.type) - c->out.open;
-
-	if (n > room) {
-		fail(c, -EMSGSIZE);
-		return NULL;
-	}
-	return grow(c, n);
-}
-
-void *
-kv_conn_begin_tail(struct kv_conn *c, enum kv_msg_type type, uint64_t id,
-		   uint8_t flags, size_t n, void **tail)
-{
-	void *p = NULL;
-
-	if (kv_conn_begin(c, type, id, flags))
-		p = kv_conn_tail(c, n);
-	if (!p)
-		return NULL;
-	*tail = p;
-	return kv_conn_body(c);
-}
-
-void *
-kv_conn_body(struct kv_conn *c)
-{
-	assert(c->out.open > 0);
-	return kv_sendq_frame(&c->out) + KV_HEADER_BYTES;
-}
-
-void
-kv_conn_end(struct kv_conn *c)
-{
-	kv_conn_end_payload(c, NULL, 0, NULL);
-}
-
-static int
-end_frame(struct kv_conn *c, const struct iovec *iov, int n,
-	  struct kv_conn_sent *sent)
-{
-	size_t payload = kv_stream_iov_bytes(iov, n);
-	int rc;
-
-	if (!c->stream)
-		return c->status;
-	if (c->broken)
-		return c->broken;
-	assert(c->out.open > 0);
-	assert(n <= KV_CONN_PIECES_MAX && payload <= KV_PAYLOAD_MAX);
-	kv_msg_seal(kv_sendq_frame(&c->out), c->frame.type, c->frame.flags,
-		    c->frame.id, c->out.open - KV_HEADER_BYTES,
-		    (uint32_t)payload);
-	rc = kv_sendq_end(&c->out, iov, n, sent);
-	if (rc < 0)
-		fail(c, rc);
-	return rc;
-}
-
-void
-kv_conn_end_payload(struct kv_conn *c, const struct iovec *iov, int n,
-		    struct kv_conn_sent *sent)
-{
-	int rc = end_frame(c, iov, n, sent);
-
-	if (rc < 0 && sent) {
-		sent->status = rc;
-		kv_list_add_tail(&c->done, &sent->link);
-	}
-	if (kv_sendq_bytes(&c->out) > KV_CONN_QUEUE_BYTES_HIGH)
-		c->full = true;
-	if (kv_sendq_bytes(&c->out) >= FLUSH_BYTES)
-		write_out(c);
-	schedule(c);
-}
-
-void
-kv_conn_abort(struct kv_conn *c)
-{
-	kv_sendq_drop(&c->out);
-}
-
 void
 kv_conn_flush(struct kv_conn *c)
 {
-	write_out(c);
+	kv_conn_write(c);
 	settle(c);
 }
