@@ -10,7 +10,9 @@
 #include <string.h>
 #include <sys/epoll.h>
 
+#include "base/clock.h"
 #include "base/fault.h"
+#include "base/num.h"
 #include "net/conncore.h"
 
 enum {
@@ -20,6 +22,11 @@ enum {
 	TURN_FRAMES = 256,
 	TURN_BYTES = 4 << 20,
 };
+
+/* A frame or payload that has begun goes on within the one, and a frame is
+ * there within the other. */
+#define STALL_NS (10 * KV_NS_PER_S)
+#define FRAME_NS (30 * KV_NS_PER_S)
 
 static void
 enter(struct kv_conn *c)
@@ -53,6 +60,7 @@ close_stream(struct kv_conn *c)
 		c->stream->ops->close(c->stream);
 	c->stream = NULL;
 	c->full = false;
+	kv_loop_timer_del(&c->begun.timer);
 }
 
 void
@@ -102,6 +110,7 @@ hand_over(struct kv_conn *c, int *frames)
 			return true;
 		if (rc == KV_RECVQ_MSG) {
 			--*frames;
+			c->msgs++;
 			c->ops->on_msg(c, &msg);
 			continue;
 		}
@@ -145,6 +154,50 @@ read_some(struct kv_conn *c, size_t *bytes)
 	return (size_t)got == asked;
 }
 
+/* ---- what begins and does not end ---- */
+
+static uint64_t
+begun_due(const struct kv_conn *c)
+{
+	uint64_t due = kv_max_u64(c->last_rx, c->begun.since) + STALL_NS;
+
+	/* The bytes of a value take the time that they take. */
+	if (!c->in.has_payload)
+		due = kv_min_u64(due, c->begun.since + FRAME_NS);
+	return due;
+}
+
+static void
+begun_watch(struct kv_conn *c)
+{
+	/* Without memory for it the next bytes try again. */
+	(void)kv_loop_timer_set(c->loop, &c->begun.timer, begun_due(c));
+}
+
+static void
+begun_note(struct kv_conn *c)
+{
+	c->begun.since = kv_loop_now(c->loop);
+	c->begun.msgs = c->msgs;
+	begun_watch(c);
+}
+
+static void
+begun_late(struct kv_timer *t)
+{
+	struct kv_conn *c = KV_CONTAINER_OF(t, struct kv_conn, begun.timer);
+
+	if (!c->stream || kv_recvq_is_empty(&c->in))
+		return;
+	/* Meanwhile another one began, or it is not the peer who waits. */
+	if (c->begun.msgs != c->msgs || c->paused || c->again)
+		begun_note(c);
+	else if (kv_loop_now(c->loop) < begun_due(c))
+		begun_watch(c);
+	else
+		kv_conn_fail(c, -ETIMEDOUT);
+}
+
 static void
 receive(struct kv_conn *c)
 {
@@ -162,6 +215,8 @@ receive(struct kv_conn *c)
 	}
 	if (c->again)
 		kv_conn_schedule(c);
+	if (c->stream && !c->begun.timer.loop && !kv_recvq_is_empty(&c->in))
+		begun_note(c);
 }
 
 /* What the peer has sent is still read: it may say why it closed. */
@@ -301,6 +356,7 @@ kv_conn_new(struct kv_loop *loop, struct kv_stream *s,
 	c->want = EPOLLIN;
 	c->last_rx = kv_loop_now(loop);
 	c->defer.fn = turn;
+	c->begun.timer.fn = begun_late;
 	kv_recvq_init(&c->in);
 	kv_sendq_init(&c->out);
 	kv_list_init(&c->done);
@@ -408,6 +464,8 @@ void
 kv_conn_pause(struct kv_conn *c, bool pause)
 {
 	c->paused = pause;
+	if (!pause && c->begun.timer.loop)
+		begun_note(c);
 	if (!pause && !kv_recvq_is_empty(&c->in))
 		c->again = true;
 	if (c->again)

@@ -43,8 +43,10 @@ struct kv_conn_ops {
 			  struct iovec *iov, int max);
 	/* It is lost. status: -ECONNRESET (also for an orderly end), -EPROTO
 	 * and -EPROTONOSUPPORT (what came is no frame of ours), -ENOBUFS (the
-	 * send queue is at its limit), -EMSGSIZE (a tail was too long), what
-	 * on_payload returned, another -errno of the stream. What the peer had
+	 * send queue is at its limit), -EMSGSIZE (a tail was too long),
+	 * -ETIMEDOUT (a frame was not there 30 s after its beginning, or
+	 * nothing of it or of a payload came for 10 s), what on_payload
+	 * returned, another -errno of the stream. What the peer had
 	 * sent before it closed was handed over first. All sends with a `sent`
 	 * callback were called back before. */
 	void (*on_close)(struct kv_conn *c, int status);

@@ -28,6 +28,12 @@ struct kv_conn {
 	uint32_t want;
 	uint64_t last_rx;
 	struct kv_recvq in;
+	struct {
+		struct kv_timer timer; /* while something has begun */
+		uint64_t since;        /* so long it waits for the peer */
+		uint64_t msgs;         /* c->msgs then */
+	} begun;
+	uint64_t msgs; /* handed over */
 	struct kv_sendq out;
 	struct {
 		enum kv_msg_type type;

@@ -117,7 +117,6 @@ end_payload(struct kv_recvq *q, struct kv_msg *msg)
 int
 kv_recvq_next(struct kv_recvq *q, struct kv_msg *msg)
 {
-	size_t need = 0;
 	long n;
 
 	if (q->has_payload)
@@ -126,14 +125,12 @@ kv_recvq_next(struct kv_recvq *q, struct kv_msg *msg)
 		emptied(q);
 		return KV_RECVQ_MORE;
 	}
-	n = kv_msg_parse(q->mem + q->start, q->end - q->start, msg, &need);
+	n = kv_msg_parse(q->mem + q->start, q->end - q->start, msg, NULL);
 	if (n < 0)
 		return (int)n;
-	if (n == 0) {
-		int rc = room(q, need);
-
-		return rc < 0 ? rc : KV_RECVQ_MORE;
-	}
+	/* Its length is only what the peer says: room is made as it comes. */
+	if (n == 0)
+		return KV_RECVQ_MORE;
 	if (msg->payload > 0)
 		return begin_payload(q, msg, (size_t)n);
 	q->start += (size_t)n;

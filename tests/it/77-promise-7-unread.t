@@ -48,6 +48,24 @@ done
 for what in ping stats nodes lookup keys query regex remove; do
 	unread m "$MASTERS" $what large
 done
+
+# Requests that never come to their end are not waited for.
+is_less()
+{
+	[ "$(anon "$1")" -lt "$2" ]
+}
+for name in a m; do
+	target=$MASTERS
+	[ $name = m ] || target=$(addr $name)
+	drive halves-$name unread --target="$target" --halves=60
+	is "$(cat halves-$name.json)" '{"halves":60}' "$name: 60 half requests"
+	anon $name >$name.anon
+done
+for name in a m; do
+	ok "$name: they are given up" try_for 20 is_less $name \
+		$(($(cat $name.anon) - 40000))
+	crash halves-$name
+done
 ok 'nothing is held for anybody' try_for $((5 * KV_SLOW)) idle a
 ok 'all is as it was' kvget $(via a) -o got small
 end_all

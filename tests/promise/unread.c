@@ -4,6 +4,10 @@
  * Sends one kind of request after the other to T (host:port, or the path of a
  * socket) and reads no answer. What they ask for are KEY's bytes, or keys that
  * nobody has. Prints how many were taken; then it waits to be killed.
+ *
+ *        unread --target=T --halves=N
+ *
+ * Sends most of one long request on each of N connections, and no more.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -26,13 +30,14 @@ enum {
 
 static struct driver d;
 static const char *target, *what = "ping", *key = "";
-static uint64_t seconds = 3;
+static uint64_t seconds = 3, halves;
 
 static const struct driver_opt options[] = {
 	{ "target", DRIVER_TEXT, &target },
 	{ "what", DRIVER_TEXT, &what },
 	{ "key", DRIVER_TEXT, &key },
 	{ "seconds", DRIVER_NUMBER, &seconds },
+	{ "halves", DRIVER_NUMBER, &halves },
 	{ 0 },
 };
 
@@ -231,6 +236,31 @@ flood(const struct kind *k, int fd)
 	return n;
 }
 
+static uint64_t
+say_halves(void)
+{
+	const struct forge_seed like = { .type = KV_MSG_LOOKUP, .id = 2 };
+	size_t len = forge_seal(frame, &like, KV_TAIL_MAX);
+	uint64_t n;
+	int fd;
+
+	for (n = 0; n < halves; n++) {
+		fd = forge_connect(target);
+		if (fd < 0 || !forge_hello(&forge, fd, KV_ROLE_REQUESTER, 0) ||
+		    !forge_send(fd, frame, len - len / 8))
+			break;
+	}
+	return n;
+}
+
+static void
+stay(void)
+{
+	fflush(stdout);
+	fputs("running\n", stderr);
+	pause();
+}
+
 /* A master has no data connections. */
 static int
 connect_to(void)
@@ -253,6 +283,10 @@ main(int argc, char **argv)
 	(void)argc;
 	driver_parse(&d, options, argv);
 	kv_rng_seed(&forge.rng, d.seed);
+	if (target && halves) {
+		printf("{\"halves\":%" PRIu64 "}\n", say_halves());
+		stay();
+	}
 	fd = target ? connect_to() : -1;
 	if (fd < 0)
 		return EX_UNAVAILABLE;
@@ -260,9 +294,7 @@ main(int argc, char **argv)
 		if (strcmp(kinds[i].name, what) == 0) {
 			printf("{\"%s\":%" PRIu64 "}\n", what,
 			       flood(&kinds[i], fd));
-			fflush(stdout);
-			fputs("running\n", stderr);
-			pause();
+			stay();
 		}
 	return EX_USAGE;
 }

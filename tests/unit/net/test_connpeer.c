@@ -238,6 +238,136 @@ good_frames_before_a_broken_one_count(void **state)
 	assert_int_equal(simside_b.status, -EPROTO);
 }
 
+/* ---- what begins and does not end ---- */
+
+static struct kv_stream *raw;
+static uint8_t long_frame[KV_HEADER_BYTES + KV_TAIL_MAX];
+
+/* In the place of side a, as above, but its stream stays open. */
+static void
+raw_begin(void)
+{
+	raw = kv_conn_detach(simside_a.c);
+	assert_non_null(raw);
+	simside_a.c = NULL;
+}
+
+static void
+raw_say(const void *bytes, size_t n)
+{
+	struct iovec iov = { (void *)(uintptr_t)bytes, n };
+
+	assert_int_equal(raw->ops->writev(raw, &iov, 1), n);
+	simside_run_ms(1);
+}
+
+/* Says n bytes of what comes to an end only later; where that stands. */
+static const uint8_t *
+raw_say_part(size_t n)
+{
+	kv_msg_seal(long_frame, KV_MSG_STATS_R, 0, 1, 100000, 0);
+	raw_say(long_frame, n);
+	return long_frame + n;
+}
+
+static void
+a_frame_that_stops_ends_the_connection(void **state)
+{
+	(void)state;
+	raw_begin();
+	raw_say_part(50000);
+	simside_run_ms(9900);
+	assert_int_equal(simside_b.closes, 0);
+	simside_run_ms(100);
+	assert_int_equal(simside_b.closes, 1);
+	assert_int_equal(simside_b.status, -ETIMEDOUT);
+	raw->ops->close(raw);
+}
+
+static void
+a_frame_that_trickles_ends_it_too(void **state)
+{
+	const uint8_t *at;
+	int seconds;
+
+	(void)state;
+	raw_begin();
+	at = raw_say_part(1);
+	for (seconds = 0; seconds < 60 && !simside_b.closes; seconds += 5) {
+		simside_run_ms(5000);
+		if (!simside_b.closes)
+			raw_say(at++, 1);
+	}
+	assert_int_equal(seconds, 30);
+	assert_int_equal(simside_b.status, -ETIMEDOUT);
+	raw->ops->close(raw);
+}
+
+/* Each of them is there in time, though there is always one half there. */
+static void
+frames_that_come_slowly_are_welcome(void **state)
+{
+	uint8_t frame[KV_HEADER_BYTES + sizeof(struct kv_ping)] = { 0 };
+	const size_t half = sizeof(frame) / 2;
+
+	(void)state;
+	kv_msg_seal(frame, KV_MSG_PING, 0, 1, sizeof(struct kv_ping), 0);
+	raw_begin();
+	raw_say(frame, half);
+	for (int i = 1; i <= 20; i++) {
+		simside_run_ms(8000);
+		raw_say(frame + half, sizeof(frame) - half);
+		assert_int_equal(simside_b.msgs, i);
+		raw_say(frame, half);
+	}
+	raw_say(frame + half, sizeof(frame) - half);
+	simside_run_ms(100000); /* idle */
+	assert_int_equal(simside_b.msgs, 21);
+	assert_int_equal(simside_b.closes, 0);
+	raw->ops->close(raw);
+	simside_run_ms(1);
+}
+
+static void
+a_payload_takes_its_time_but_moves(void **state)
+{
+	uint8_t frame[KV_HEADER_BYTES + sizeof(struct kv_data)] = { 0 };
+
+	(void)state;
+	kv_msg_seal(frame, KV_MSG_DATA, 0, 1, sizeof(struct kv_data), 1000);
+	raw_begin();
+	raw_say(frame, sizeof(frame));
+	for (int i = 0; i < 20; i++) {
+		raw_say(long_frame, 10);
+		simside_run_ms(8000);
+	}
+	assert_int_equal(simside_b.closes, 0);
+	simside_run_ms(2100);
+	assert_int_equal(simside_b.closes, 1);
+	assert_int_equal(simside_b.status, -ETIMEDOUT);
+	raw->ops->close(raw);
+}
+
+static void
+who_does_not_read_does_not_blame_the_other(void **state)
+{
+	const uint8_t *at;
+
+	(void)state;
+	raw_begin();
+	at = raw_say_part(1000);
+	kv_conn_pause(simside_b.c, true);
+	raw_say(at, 60000);
+	simside_run_ms(100000);
+	kv_conn_pause(simside_b.c, false);
+	simside_run_ms(9000);
+	assert_int_equal(simside_b.closes, 0);
+	raw_say(at + 60000, KV_HEADER_BYTES + 100000 - 61000);
+	assert_int_equal(simside_b.msgs, 1);
+	raw->ops->close(raw);
+	simside_run_ms(1);
+}
+
 static void
 reset_is_told(void **state)
 {
@@ -290,6 +420,11 @@ main(void)
 		ON_TCP(payload_of_a_type_without_is_refused),
 		ON_TCP(frame_cut_short_is_no_message),
 		ON_TCP(good_frames_before_a_broken_one_count),
+		ON_TCP(a_frame_that_stops_ends_the_connection),
+		ON_TCP(a_frame_that_trickles_ends_it_too),
+		ON_TCP(frames_that_come_slowly_are_welcome),
+		ON_TCP(a_payload_takes_its_time_but_moves),
+		ON_TCP(who_does_not_read_does_not_blame_the_other),
 		ON_TCP(reset_is_told),
 		ON_TCP(dead_process_is_noticed),
 		ON_TCP(cut_link_is_silent),

@@ -264,6 +264,25 @@ buffer_follows_the_need(void **state)
 	assert_true(q.cap <= 64 << 10);
 }
 
+/* Not what the peer says that it will need. */
+static void
+buffer_grows_with_what_came(void **state)
+{
+	struct kv_msg msg;
+	int rc;
+
+	(void)state;
+	send_frame(KV_MSG_STATS_R, 1000000, 0);
+	for (size_t n = 1; n < put; n += put / 50) {
+		rc = kv_recvq_next(&q, &msg);
+		assert_int_equal(rc, KV_RECVQ_MORE);
+		read_once(n - got);
+		assert_true(q.cap <= kv_max_size(64 << 10, 2 * got));
+	}
+	assert_int_equal(next(&msg), KV_RECVQ_MSG);
+	assert_int_equal(msg.tail_len, 1000000);
+}
+
 static void
 broken_frame_is_an_error(void **state)
 {
@@ -289,6 +308,7 @@ main(void)
 		WITH_QUEUE(many_pieces_take_several_reads),
 		WITH_QUEUE(dropped_payload_leaves_the_next_frame),
 		WITH_QUEUE(buffer_follows_the_need),
+		WITH_QUEUE(buffer_grows_with_what_came),
 		WITH_QUEUE(broken_frame_is_an_error),
 	};
 
