@@ -57,7 +57,7 @@ enum kv_status {
 	KV_ETRANSFER = 14,   /* bytes could not be moved */
 	KV_ECHECKSUM = 15,   /* bytes arrived damaged */
 	KV_ECANCELED = 16,   /* given up by the caller */
-	KV_ECLOSED = 17,     /* the object is closed, or this is a fork */
+	KV_ECLOSED = 17,     /* the object is being closed, or this is a fork */
 	KV_ENOMEM = 18,      /* this process is out of memory or descriptors */
 	KV_EGONE = 19,       /* the object or the peer went away meanwhile */
 	KV_ELEASED = 20,     /* Mooncake's "object has a lease"; there are
@@ -124,7 +124,8 @@ struct kv_client *kv_client_open(const struct kv_client_opts *opts, char *err,
 				 size_t err_bytes);
 
 /* Ends it: calls of other threads in flight end with -KV_ECLOSED; pinned
- * views become invalid; an embedded node leaves the pool. NULL is fine. */
+ * views become invalid; an embedded node leaves the pool. It is freed: once
+ * this returned no call may begin, see to that. NULL is fine. */
 void kv_client_close(struct kv_client *c);
 
 /* ---- put, get, exist, remove: batches ---- */
@@ -385,7 +386,8 @@ struct kv_engine *kv_engine_open(const struct kv_engine_opts *opts, char *err,
  * Ends it: calls of other threads in flight end with -KV_ECLOSED, memory of
  * kv_engine_alloc() is gone. Peers that are moving bytes at the moment are
  * waited for, but no longer than 2 s: a peer of this host that was stopped in
- * the middle may write a last piece when it goes on. NULL is fine.
+ * the middle may write a last piece when it goes on. It is freed: once this
+ * returned no call may begin. NULL is fine.
  */
 void kv_engine_close(struct kv_engine *e);
 /* The port it listens on. */
