@@ -11,6 +11,7 @@
 #include "base/attr.h"
 #include "base/list.h"
 #include "base/log.h"
+#include "base/thread.h"
 
 struct kv_op_crew {
 	pthread_mutex_t lock; /* guards all below */
@@ -128,8 +129,8 @@ crew_add(struct kv_op_crew *crew, struct kv_op *op)
 	if (crew->closing || crew->queued >= crew->queue_max)
 		return -EAGAIN;
 	if (crew->idle <= crew->queued && crew->threads < crew->threads_max) {
-		if (pthread_create(&crew->ids[crew->threads], NULL, crew_main,
-				   crew) == 0)
+		if (kv_thread_start(&crew->ids[crew->threads],
+				    KV_THREAD_ANY_CPU, crew_main, crew) == 0)
 			crew->threads++;
 		else if (crew->threads == 0)
 			return -EAGAIN;

@@ -1,15 +1,14 @@
 #include "event/worker.h"
 
 #include <errno.h>
-#include <sched.h>
 #include <semaphore.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/fault.h"
 #include "base/log.h"
+#include "base/thread.h"
 
 struct kv_worker {
 	pthread_t thread;
@@ -47,45 +46,6 @@ run(void *arg)
 	return NULL;
 }
 
-/* In an engine its handlers must not run on our threads. What the thread
- * itself does wrong is still told: blocked, it would kill without a word. */
-static void
-fill_mask(sigset_t *mask)
-{
-	static const int own[] = { SIGABRT, SIGBUS,  SIGFPE, SIGILL,
-				   SIGSEGV, SIGTRAP, SIGSYS };
-
-	sigfillset(mask);
-	for (size_t i = 0; i < KV_ARRAY_LEN(own); i++)
-		sigdelset(mask, own[i]);
-}
-
-static int
-create_thread(struct kv_worker *w, int cpu)
-{
-	pthread_attr_t attr;
-	cpu_set_t cpus;
-	sigset_t mask;
-	int err;
-
-	err = pthread_attr_init(&attr);
-	if (err)
-		return -err;
-	fill_mask(&mask);
-	err = pthread_attr_setsigmask_np(&attr, &mask);
-	if (!err && cpu != KV_WORKER_NO_CPU) {
-		CPU_ZERO(&cpus);
-		CPU_SET((size_t)cpu, &cpus);
-		err = pthread_attr_setaffinity_np(&attr, sizeof(cpus), &cpus);
-	}
-	if (!err)
-		err = KV_FAULT_POINT()
-			      ? EAGAIN
-			      : pthread_create(&w->thread, &attr, run, w);
-	pthread_attr_destroy(&attr);
-	return -err;
-}
-
 static void
 free_worker(struct kv_worker *w)
 {
@@ -98,7 +58,7 @@ free_worker(struct kv_worker *w)
 static int
 start_thread(struct kv_worker *w, int cpu)
 {
-	int err = create_thread(w, cpu);
+	int err = kv_thread_start(&w->thread, cpu, run, w);
 
 	if (err)
 		return err;

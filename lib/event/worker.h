@@ -6,11 +6,12 @@
  * what lives on its loop is made and ended by mail too.
  */
 
+#include "base/thread.h"
 #include "event/mbox.h"
 
 struct kv_worker;
 
-#define KV_WORKER_NO_CPU (-1)
+#define KV_WORKER_NO_CPU KV_THREAD_ANY_CPU
 
 /*
  * Starts a thread called `name` (cut to 15 bytes), with all signals blocked

@@ -3,12 +3,12 @@
 #include <assert.h>
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
 
 #include "base/fault.h"
 #include "base/num.h"
+#include "base/thread.h"
 #include "mem/seg.h"
 
 #define CHUNK_BYTES (UINT64_C(32) << 20)
@@ -93,22 +93,16 @@ fault_in(void *arg)
 	return NULL;
 }
 
-/* Signals of the process are for its own threads. */
 static int
 start_threads(struct kv_faulter *f, unsigned n)
 {
-	sigset_t all, old;
-	int err = 0;
+	int rc = 0;
 
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	for (; f->threads < n && !err; f->threads += !err)
-		err = KV_FAULT_POINT() ? EAGAIN
-				       : pthread_create(&f->thread[f->threads],
-							NULL, fault_in, f);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	for (; f->threads < n && rc == 0; f->threads += rc == 0)
+		rc = kv_thread_start(&f->thread[f->threads], KV_THREAD_ANY_CPU,
+				     fault_in, f);
 	/* Fewer than wanted is slower, no failure. */
-	return f->threads ? 0 : -err;
+	return f->threads ? 0 : rc;
 }
 
 int

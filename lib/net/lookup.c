@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <netdb.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,6 +12,7 @@
 #include "base/attr.h"
 #include "base/fault.h"
 #include "base/num.h"
+#include "base/thread.h"
 #include "event/loop.h"
 
 /*
@@ -175,22 +175,12 @@ run(void *arg)
 static int
 start_thread(struct kv_lookup *l)
 {
-	pthread_attr_t attr;
 	pthread_t thread;
-	sigset_t all;
-	int err;
+	int rc = kv_thread_start(&thread, KV_THREAD_ANY_CPU, run, l);
 
-	err = pthread_attr_init(&attr);
-	if (err)
-		return -err;
-	sigfillset(&all);
-	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	err = pthread_attr_setsigmask_np(&attr, &all);
-	if (!err)
-		err = KV_FAULT_POINT() ? ENOMEM
-				       : pthread_create(&thread, &attr, run, l);
-	pthread_attr_destroy(&attr);
-	return -err;
+	if (rc == 0)
+		pthread_detach(thread);
+	return rc;
 }
 
 static void

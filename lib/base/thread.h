@@ -1,0 +1,18 @@
+#ifndef KV_BASE_THREAD_H
+#define KV_BASE_THREAD_H
+
+#include <pthread.h>
+
+/*
+ * A thread of ours in somebody else's process, where signal handlers must not
+ * run on it. What the thread itself does wrong is still told: blocked, that
+ * would end the process without a word.
+ *
+ * cpu: the only one it runs on, or KV_THREAD_ANY_CPU. 0 or -errno.
+ */
+#define KV_THREAD_ANY_CPU (-1)
+
+int kv_thread_start(pthread_t *thread, int cpu, void *(*run)(void *arg),
+		    void *arg);
+
+#endif
