@@ -110,6 +110,12 @@ struct kv_client_opts {
 
 	/* Out, unless NULL: 0, or an error number when it failed. */
 	int *status;
+
+	/* Threads that share what one call copies to and from the local node's
+	 * pool, the caller included; at most 64. The others are made when a
+	 * call first moves 2 MiB or more, and serve all calls. 0: half of the
+	 * CPUs that the process may run on, at most 4. 1: the caller alone. */
+	uint32_t copy_threads;
 };
 
 /*

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/sockpath.h"
 #include "base/status.h"
+#include "mem/copier.h"
 #include "net/addr.h"
 #include "svc/attach.h"
 #include "svc/client.h"
@@ -97,7 +98,9 @@ hub_open(struct kv_client *c, const struct kv_client_opts *o,
 		.tenant = o->tenant,
 		.name = o->name ? o->name : program_invocation_short_name,
 		.mapper = kv_attach_mapper,
+		.copy_threads = o->copy_threads,
 	};
+	int rc;
 
 	snprintf(local, sizeof(local), "unix:%s", socket);
 	if (o->tenant && strlen(o->tenant) > KV_TENANT_BYTES_MAX)
@@ -112,7 +115,14 @@ hub_open(struct kv_client *c, const struct kv_client_opts *o,
 	    kv_rng_os(&h.rng_seed, sizeof(h.rng_seed)) < 0)
 		return fail(-KV_EINTERNAL, err, err_bytes,
 			    "no random numbers: %m");
-	if (kv_hub_init(&c->hub, &h) < 0)
+	if (h.copy_threads == 0)
+		h.copy_threads = kv_copier_threads_usual();
+	if (h.copy_threads > KV_COPIER_THREADS_MAX)
+		h.copy_threads = KV_COPIER_THREADS_MAX;
+	rc = kv_hub_init(&c->hub, &h);
+	if (rc == -ENOMEM)
+		return fail(-KV_ENOMEM, err, err_bytes, "out of memory");
+	if (rc < 0)
 		return fail(-KV_EINVALID, err, err_bytes, "a name is too long");
 	return 0;
 }

@@ -238,9 +238,10 @@ struct answer {
 	struct kv_hub_map *map;
 	struct kv_le64 *pins; /* to be released */
 	uint32_t n_pins;
+	struct kv_vec_batch copies; /* out of the mapping, for all keys */
 };
 
-/* Copies what was asked for out of the pool's mapping. */
+/* What was asked for is to be copied out of the pool's mapping. */
 static int
 copy_extents(struct kv_getop *op, const struct kv_get_item *it,
 	     struct answer *a, unsigned n_ext, uint64_t len)
@@ -255,7 +256,8 @@ copy_extents(struct kv_getop *op, const struct kv_get_item *it,
 				  kv_get64(a->v.ext[i].off), part, false);
 		if (!p)
 			return -kv_status_from_errno(errno);
-		kv_vec_scatter(it->bufs, it->nbufs, at, p, part);
+		kv_vec_batch_scatter(&a->copies, it->bufs, it->nbufs, at, p,
+				     part);
 	}
 	return at == len ? 0 : -KV_EPROTO;
 }
@@ -347,13 +349,14 @@ answer_take(struct kv_getgroup *g, struct answer *a)
 		a->v.ext += kv_get16(e->extents);
 		a->v.bytes += kv_get32(e->inline_len);
 	}
+	kv_vec_batch_flush(&a->copies);
 	return rc;
 }
 
 static int
 frame_take(struct kv_getgroup *g, const struct kv_msg *msg)
 {
-	struct answer a = { 0 };
+	struct answer a;
 	const struct kv_get_r *r = msg->body;
 	int rc;
 
@@ -361,6 +364,10 @@ frame_take(struct kv_getgroup *g, const struct kv_msg *msg)
 		return -KV_EPROTO;
 	if (r->status != KV_OK)
 		return kv_status_of_peer(r->status);
+	a.map = NULL;
+	a.n_pins = 0;
+	a.copies.n = 0;
+	a.copies.copier = g->op->ch->hub->copier;
 	if (kv_map_values_parse(msg, g->base.end - g->base.pos, &a.v) < 0)
 		return -KV_EPROTO;
 	if (!KV_FAULT_POINT())

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/num.h"
+#include "mem/copier.h"
 
 /* Owners that this process could not reach; a handful at most. */
 #define ORPHANS_MAX     256
@@ -71,6 +72,11 @@ kv_hub_init(struct kv_hub *hub, const struct kv_hub_opts *opts)
 	hub->host = opts->host;
 	hub->mapper = opts->mapper;
 	hub->rng_seed = opts->rng_seed;
+	if (opts->copy_threads > 1) {
+		hub->copier = kv_copier_new(opts->copy_threads);
+		if (!hub->copier)
+			return -ENOMEM;
+	}
 	kv_list_init(&hub->views);
 	pthread_mutex_init(&hub->lock, NULL);
 	return 0;
@@ -85,6 +91,7 @@ kv_hub_fini(struct kv_hub *hub)
 	free(hub->sick);
 	free(hub->orphans);
 	free(hub->named);
+	kv_copier_free(hub->copier);
 	pthread_mutex_destroy(&hub->lock);
 }
 

@@ -22,6 +22,7 @@
 #define KV_HUB_MASTERS_MAX 4
 #define KV_HUB_ADDR_BYTES  (KV_NAME_BYTES_MAX + 8)
 
+struct kv_copier;
 struct kv_loop;
 struct kv_net;
 struct kv_hub_sick; /* hub.c */
@@ -68,6 +69,7 @@ struct kv_hub_opts {
 	struct kv_id host;
 	uint64_t rng_seed;
 	struct kv_hub_mapper mapper;
+	unsigned copy_threads; /* of one call; 0: 1 */
 };
 
 struct kv_hub_node {
@@ -105,8 +107,9 @@ struct kv_hub {
 	struct kv_id boot;
 	struct kv_id host;
 	struct kv_hub_mapper mapper;
-	bool is_opening; /* what fails is told by kv_client_open() */
-	char *named;     /* masters, by the local node; NULL: none, or opened */
+	struct kv_copier *copier; /* NULL: callers copy alone */
+	bool is_opening;          /* what fails is told by kv_client_open() */
+	char *named; /* masters, by the local node; NULL: none, or opened */
 
 	/* under lock */
 	uint64_t rng_seed;
@@ -127,7 +130,7 @@ struct kv_hub {
 	unsigned n_orphans;
 };
 
-/* 0 or -errno (-EINVAL: a name or list is too long or malformed). */
+/* 0 or -errno (-EINVAL: a name or list is too long or malformed; -ENOMEM). */
 int kv_hub_init(struct kv_hub *hub, const struct kv_hub_opts *opts);
 void kv_hub_fini(struct kv_hub *hub);
 

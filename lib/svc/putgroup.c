@@ -8,7 +8,6 @@
 #include "base/clock.h"
 #include "base/num.h"
 #include "base/status.h"
-#include "mem/copy.h"
 #include "svc/vec.h"
 
 /* Bytes of one frame's values that do not: what the owner reserves at once. */
@@ -173,9 +172,16 @@ filled_tell(struct kv_putgroup *g, uint8_t flags)
 	g->filled_bytes = 0;
 }
 
-/* Copies a value into its extents. 0 or -kv_status. */
+/* Grants of a frame on their way into the local pool; NULL map: into another
+ * one's. */
+struct filling {
+	struct kv_hub_map *map;
+	struct kv_vec_batch copies;
+};
+
+/* The value is to be copied into its extents. 0 or -kv_status. */
 static int
-extents_fill(struct kv_putgroup *g, struct kv_hub_map *map, size_t at,
+extents_fill(struct kv_putgroup *g, struct filling *f, size_t at,
 	     const struct kv_extent_le *ext, unsigned n)
 {
 	struct kv_putop *op = g->op;
@@ -187,11 +193,12 @@ extents_fill(struct kv_putgroup *g, struct kv_hub_map *map, size_t at,
 
 	for (i = 0; i < n && left > 0; i++) {
 		part = kv_min_u64(kv_get64(ext[i].len), left);
-		p = kv_hub_map_at(op->ch->hub, map, kv_get64(ext[i].off), part,
-				  true);
+		p = kv_hub_map_at(op->ch->hub, f->map, kv_get64(ext[i].off),
+				  part, true);
 		if (!p)
 			return -kv_status_from_errno(errno);
-		kv_vec_gather(p, it->bufs, it->nbufs, done, part);
+		kv_vec_batch_gather(&f->copies, p, it->bufs, it->nbufs, done,
+				    part);
 		done += part;
 		left -= part;
 	}
@@ -245,7 +252,7 @@ data_send(struct kv_putgroup *g, size_t at, struct kv_le64 grant)
 
 /* One granted key. */
 static int
-grant_take(struct kv_putgroup *g, struct kv_hub_map *map,
+grant_take(struct kv_putgroup *g, struct filling *f,
 	   const struct kv_grant_ent *e, const struct kv_extent_le *ext)
 {
 	size_t at = g->base.pos + kv_get32(e->index);
@@ -256,13 +263,15 @@ grant_take(struct kv_putgroup *g, struct kv_hub_map *map,
 		return -KV_EPROTO;
 	if (!g->base.to->is_local)
 		return data_send(g, at, e->grant);
-	rc = extents_fill(g, map, at, ext, kv_get32(e->extents));
+	rc = extents_fill(g, f, at, ext, kv_get32(e->extents));
 	if (rc < 0)
 		return rc;
 	g->filled[g->n_filled++] = e->grant;
 	g->filled_bytes += g->op->keys[g->base.idx[at]].size;
-	if (g->filled_bytes >= FILLED_BYTES)
+	if (g->filled_bytes >= FILLED_BYTES) {
+		kv_vec_batch_flush(&f->copies);
 		filled_tell(g, 0);
+	}
 	return 0;
 }
 
@@ -270,25 +279,29 @@ static int
 grants_take(struct kv_putgroup *g, const struct kv_msg *msg)
 {
 	const struct kv_grant_r *r = msg->body;
-	struct kv_hub_map *map = NULL;
 	struct kv_map_grants m;
+	struct filling f;
 	uint32_t i;
 	int rc = 0;
 
 	if (msg->type != KV_MSG_GRANT_R || kv_map_grants_parse(msg, &m) < 0)
 		return -KV_EPROTO;
+	f.map = NULL;
+	f.copies.n = 0;
+	f.copies.copier = g->op->ch->hub->copier;
 	if (g->base.to->is_local) {
-		map = kv_hub_map_ref(g->op->ch->hub, &g->base.to->boot);
-		if (!map)
+		f.map = kv_hub_map_ref(g->op->ch->hub, &g->base.to->boot);
+		if (!f.map)
 			return -KV_EGONE;
 	}
 	for (i = 0; i < kv_get32(r->count) && rc == 0; i++) {
-		rc = grant_take(g, map, &m.ent[i], m.ext);
+		rc = grant_take(g, &f, &m.ent[i], m.ext);
 		m.ext += kv_get32(m.ent[i].extents);
 	}
-	if (map) {
+	if (f.map) {
+		kv_vec_batch_flush(&f.copies);
 		filled_tell(g, 0);
-		kv_hub_map_unref(g->op->ch->hub, map);
+		kv_hub_map_unref(g->op->ch->hub, f.map);
 	}
 	return rc;
 }

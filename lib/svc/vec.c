@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <errno.h>
 
+#include "base/attr.h"
 #include "base/num.h"
 #include "mem/copy.h"
 #include "net/conn.h"
@@ -93,4 +94,48 @@ kv_vec_scatter(const struct kv_buf *bufs, size_t n, uint64_t off,
 		v = stretch(bufs, n, &i, &off, len);
 		kv_copy(v.iov_base, p, v.iov_len);
 	}
+}
+
+static void
+batch_add(struct kv_vec_batch *b, void *dst, const void *src, size_t len)
+{
+	if (b->n == KV_ARRAY_LEN(b->pieces))
+		kv_vec_batch_flush(b);
+	b->pieces[b->n++] = (struct kv_copier_piece){ dst, src, len };
+}
+
+void
+kv_vec_batch_gather(struct kv_vec_batch *b, void *dst,
+		    const struct kv_buf *bufs, size_t n, uint64_t off,
+		    uint64_t len)
+{
+	char *p = dst;
+	struct iovec v;
+	size_t i = 0;
+
+	for (; len > 0; len -= v.iov_len, p += v.iov_len) {
+		v = stretch(bufs, n, &i, &off, len);
+		batch_add(b, p, v.iov_base, v.iov_len);
+	}
+}
+
+void
+kv_vec_batch_scatter(struct kv_vec_batch *b, const struct kv_buf *bufs,
+		     size_t n, uint64_t off, const void *src, uint64_t len)
+{
+	const char *p = src;
+	struct iovec v;
+	size_t i = 0;
+
+	for (; len > 0; len -= v.iov_len, p += v.iov_len) {
+		v = stretch(bufs, n, &i, &off, len);
+		batch_add(b, v.iov_base, p, v.iov_len);
+	}
+}
+
+void
+kv_vec_batch_flush(struct kv_vec_batch *b)
+{
+	kv_copier_run(b->copier, b->pieces, b->n);
+	b->n = 0;
 }

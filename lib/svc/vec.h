@@ -8,6 +8,7 @@
 #include <sys/uio.h>
 
 #include "kvpool.h"
+#include "mem/copier.h"
 
 /* The key and the pieces can be used: lengths within bounds, no null. */
 bool kv_vec_is_valid(const struct kv_key *key, const struct kv_buf *bufs,
@@ -26,5 +27,23 @@ void kv_vec_gather(void *dst, const struct kv_buf *bufs, size_t n, uint64_t off,
 		   uint64_t len);
 void kv_vec_scatter(const struct kv_buf *bufs, size_t n, uint64_t off,
 		    const void *src, uint64_t len);
+
+/*
+ * The same, later and together, so that several threads can share it: all is
+ * copied when flush has returned, some of it before. Zeroed but for the copier
+ * (NULL: the calling thread alone). Until then all memory that was named stays.
+ */
+struct kv_vec_batch {
+	struct kv_copier *copier;
+	size_t n;
+	struct kv_copier_piece pieces[256];
+};
+void kv_vec_batch_gather(struct kv_vec_batch *b, void *dst,
+			 const struct kv_buf *bufs, size_t n, uint64_t off,
+			 uint64_t len);
+void kv_vec_batch_scatter(struct kv_vec_batch *b, const struct kv_buf *bufs,
+			  size_t n, uint64_t off, const void *src,
+			  uint64_t len);
+void kv_vec_batch_flush(struct kv_vec_batch *b);
 
 #endif

@@ -31,6 +31,7 @@ open_or_die(const char *master, const char *socket, const char *tenant)
 		.master = master,
 		.socket = socket,
 		.tenant = tenant,
+		.copy_threads = 3,
 	};
 	struct kv_client *c = kv_client_open(&o, err, sizeof(err));
 

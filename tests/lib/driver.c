@@ -86,6 +86,7 @@ driver_open(const struct driver *d)
 		.node_addr = d->node_addr,
 		.timeout_ms = (uint32_t)d->timeout_ms,
 		.open_timeout_ms = (uint32_t)d->open_timeout_ms,
+		.copy_threads = 2,
 	};
 	char err[512] = "";
 	struct kv_client *c = kv_client_open(&opts, err, sizeof(err));
