@@ -4,14 +4,13 @@
  */
 
 #include <argp.h>
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sysexits.h>
-#include <unistd.h>
 
 #include "cli/opts.h"
-#include "cli/out.h"
 #include "cli/tool.h"
 #include "cmd/kvbench.h"
 #include "kvpool.h"
@@ -21,27 +20,116 @@ enum {
 	OPT_BATCH,
 	OPT_THREADS,
 	OPT_KEY_LEN,
+	OPT_PIECES,
+	OPT_HELD,
+	OPT_POOL_SIZE,
+	OPT_AGE,
+	OPT_TTL,
 	OPT_ROUNDS,
 	OPT_ONLY,
+	OPT_SVG,
 };
 
 static const struct argp_option options[] = {
 	{ "size", OPT_SIZE, "SIZE", 0, "Bytes of a large object (2MB)", 0 },
 	{ "batch", OPT_BATCH, "N", 0, "Large objects of a call (64)", 0 },
 	{ "threads", OPT_THREADS, "N", 0,
-	  "Threads that share the large objects (1)", 0 },
+	  "Threads that share the copies of a call (1)", 0 },
 	{ "key-length", OPT_KEY_LEN, "N", 0, "Bytes of a key (130)", 0 },
+	{ "pieces", OPT_PIECES, "N", 0,
+	  "Pieces of 32 KiB of a raw transfer (10000)", 0 },
+	{ "held", OPT_HELD, "N,...", 0,
+	  "Keys in the pool for exist (1000000) and for how cost grows "
+	  "(10000,1000000,10000000)",
+	  0 },
+	{ "pool-size", OPT_POOL_SIZE, "SIZE", 0,
+	  "Bytes of each pool of bars, instead of what its figures need", 0 },
+	{ "age", OPT_AGE, "DURATION", 0, "Of the fresh pool of bars (5s)", 0 },
+	{ "client-ttl", OPT_TTL, "DURATION", 0,
+	  "Of the masters of bars, which know all after so long (10s)", 0 },
 	{ "time", 't', "DURATION", 0, "Of one measurement (300ms)", 0 },
 	{ "rounds", OPT_ROUNDS, "N", 0, "Measurements of each figure (5)", 0 },
 	{ "only", OPT_ONLY, "NAME,...", 0, "Only these figures", 0 },
+	{ "output", 'o', "FILE", 0, "Where report writes its table", 0 },
+	{ "svg", OPT_SVG, "FILE", 0, "Where report draws a chart", 0 },
 	{ 0 },
 };
 
-static error_t
-parse(int key, char *arg, struct argp_state *state)
-{
-	struct kvbench *b = state->input;
+struct input {
+	struct kvbench bench;
+	struct kvbench_report report;
+	bool is_report;
+};
 
+static const uint64_t held_usual[] = { 10000, 1000000, 10000000 };
+
+static void
+parse_held(const struct argp_state *state, struct kvbench *b, const char *arg)
+{
+	char list[256], *save = NULL, *p;
+
+	snprintf(list, sizeof(list), "%s", arg);
+	b->n_held = 0;
+	for (p = strtok_r(list, ",", &save); p;
+	     p = strtok_r(NULL, ",", &save)) {
+		if (b->n_held == KVBENCH_POOLS_MAX)
+			argp_error(state, "--held: more than %d numbers",
+				   KVBENCH_POOLS_MAX);
+		b->held[b->n_held++] =
+			kv_opts_number(state, "--held", p, 2, 1ull << 32);
+	}
+	if (b->n_held == 0)
+		argp_error(state, "--held: no number");
+}
+
+static void
+parse_argument(const struct argp_state *state, struct input *in, char *arg)
+{
+	struct kvbench_report *r = &in->report;
+
+	if (state->arg_num == 0) {
+		in->bench.workload = arg;
+		in->is_report = strcmp(arg, "report") == 0;
+		if (!in->is_report && !kvbench_workload_is(arg))
+			argp_error(state,
+				   "no workload '%s': local, store, "
+				   "exist, bars, or report",
+				   arg);
+	} else if (!in->is_report) {
+		argp_error(state, "one workload");
+	} else if (r->n == KVBENCH_FILES_MAX) {
+		argp_error(state, "more than %d files", KVBENCH_FILES_MAX);
+	} else {
+		r->files[r->n++] = arg;
+	}
+}
+
+static void
+check(const struct argp_state *state, struct input *in)
+{
+	struct kvbench *b = &in->bench;
+
+	if (!b->workload)
+		argp_error(state, "name a workload: local, store, exist, bars, "
+				  "or report");
+	assert(b->workload);
+	if (in->is_report && in->report.n == 0)
+		argp_error(state, "report: name files that --json wrote");
+	if (b->only && !in->is_report &&
+	    !kvbench_figures_are(b->workload, b->only))
+		argp_error(state, "--only: '%s' has no such figure: %s",
+			   b->workload, b->only);
+	if (b->n_held == 0) {
+		memcpy(b->held, held_usual, sizeof(held_usual));
+		b->n_held = 3;
+		if (strcmp(b->workload, "exist") == 0)
+			b->held[0] = 1000000;
+	}
+}
+
+static error_t
+parse_size(int key, char *arg, struct argp_state *state, struct kvbench *b)
+{
 	switch (key) {
 	case OPT_SIZE:
 		b->size = kv_opts_size(state, "--size", arg, 1, 1ull << 30);
@@ -57,6 +145,35 @@ parse(int key, char *arg, struct argp_state *state)
 		b->key_len =
 			kv_opts_number(state, "--key-length", arg, 20, 1024);
 		return 0;
+	case OPT_PIECES:
+		b->pieces = kv_opts_number(state, "--pieces", arg, 1, 1000000);
+		return 0;
+	case OPT_HELD:
+		parse_held(state, b, arg);
+		return 0;
+	case OPT_POOL_SIZE:
+		b->pool_bytes = kv_opts_size(state, "--pool-size", arg,
+					     16 << 20, 1ull << 40);
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+static error_t
+parse(int key, char *arg, struct argp_state *state)
+{
+	struct input *in = state->input;
+	struct kvbench *b = &in->bench;
+
+	switch (key) {
+	case OPT_AGE:
+		b->age_ns = kv_opts_time(state, "--age", arg, 0, 60000000000);
+		return 0;
+	case OPT_TTL:
+		b->ttl_ns = kv_opts_time(state, "--client-ttl", arg, 1000000000,
+					 60000000000);
+		return 0;
 	case 't':
 		b->time_ns = kv_opts_time(state, "--time", arg, 1000000,
 					  60000000000);
@@ -66,88 +183,71 @@ parse(int key, char *arg, struct argp_state *state)
 						     KVBENCH_ROUNDS_MAX);
 		return 0;
 	case OPT_ONLY:
-		if (!kvbench_figures_are(arg))
-			argp_error(state, "--only: '%s' has no such figure",
-				   arg);
 		b->only = arg;
 		return 0;
+	case 'o':
+		in->report.output = arg;
+		return 0;
+	case OPT_SVG:
+		in->report.svg = arg;
+		return 0;
 	case ARGP_KEY_ARG:
-		if (state->arg_num > 0)
-			argp_error(state, "one workload: local or store");
-		b->workload = arg;
+		parse_argument(state, in, arg);
 		return 0;
 	case ARGP_KEY_END:
-		if (!b->workload || !kvbench_workload_is(b->workload))
-			argp_error(state, "name a workload: local or store");
+		check(state, in);
 		return 0;
 	default:
-		return ARGP_ERR_UNKNOWN;
+		return parse_size(key, arg, state, b);
 	}
 }
 
 static const struct argp argp = {
 	.options = options,
 	.parser = parse,
-	.args_doc = "local|store",
-	.doc = "Measures the pool of a running kvclient and kvmaster.\v"
+	.args_doc = "local|store|exist|bars\nreport FILE...",
+	.doc = "Measures a pool, each figure beside its floor: what the "
+	       "machine does by itself.\v"
 	       "local: this host's node, through shared memory.  store: other "
-	       "nodes, over TCP.",
+	       "nodes, over TCP.  exist: the master.  These need a pool that "
+	       "runs.  bars: all that the pool should reach, with daemons of "
+	       "its own.  report: a table of files that --json wrote.",
 };
-
-static int
-print(const struct kvbench *b, bool json)
-{
-	struct kv_out *o =
-		json ? kv_out_json_new(stdout) : kv_out_text_new(stdout, false);
-	const struct kvbench_result *r;
-	char host[256] = "?";
-	unsigned i;
-
-	if (!o)
-		return EX_OSERR;
-	gethostname(host, sizeof(host) - 1);
-	kv_out_begin(o, KV_OUT_OBJECT, NULL);
-	kv_out_string(o, "host", host);
-	kv_out_string(o, "version", KVPOOL_VERSION);
-	kv_out_begin(o, KV_OUT_TABLE, "results");
-	for (i = 0; i < b->n_results; i++) {
-		r = &b->results[i];
-		kv_out_begin(o, KV_OUT_ROW, NULL);
-		kv_out_string(o, "name", r->name);
-		kv_out_double(o, "value", r->value, 2);
-		kv_out_string(o, "unit", r->unit);
-		kv_out_double(o, "floor", r->floor, 2);
-		kv_out_string(o, "floor_name", r->floor_name);
-		kv_out_double(o, "ratio", r->ratio, 2);
-		kv_out_end(o, KV_OUT_ROW);
-	}
-	kv_out_end(o, KV_OUT_TABLE);
-	kv_out_end(o, KV_OUT_OBJECT);
-	return kv_out_finish(o) < 0 ? EX_IOERR : 0;
-}
 
 int
 main(int argc, char **argv)
 {
 	struct kv_opts opts;
-	struct kvbench b = {
-		.size = 2 << 20,
-		.batch = 64,
-		.threads = 1,
-		.key_len = 130,
-		.time_ns = 300000000,
-		.rounds = 5,
+	struct input in = {
+		.bench = {
+			.size = 2 << 20,
+			.batch = 64,
+			.threads = 1,
+			.key_len = 130,
+			.pieces = 10000,
+			.age_ns = 5000000000,
+			.ttl_ns = 10000000000,
+			.time_ns = 300000000,
+			.rounds = 5,
+		},
 	};
-	const struct kv_opts_program program = { &argp, &b, KV_CONF_TOOL };
-	int rc;
+	const struct kv_opts_program program = { &argp, &in, KV_CONF_TOOL };
+	struct kvbench *b = &in.bench;
+	int rc, printed = 0;
 
 	kv_opts_parse(&opts, &program, argc, argv);
-	rc = kv_opts_load(&opts);
+	if (in.is_report)
+		return kvbench_report(&in.report);
+	/* Daemons of its own have nothing to do with what is configured. */
+	rc = strcmp(b->workload, "bars") == 0 ? 0 : kv_opts_load(&opts);
 	if (rc)
 		return rc;
-	kv_tool_client_opts(&opts, &b.client);
-	b.client.timeout_ms = kv_tool_timeout_ms(&opts, b.batch * b.size);
-	b.quiet = opts.json;
-	rc = kvbench_run(&b);
-	return rc ? rc : print(&b, opts.json);
+	kv_tool_client_opts(&opts, &b->client);
+	b->client.timeout_ms = kv_tool_timeout_ms(&opts, b->batch * b->size);
+	b->client.copy_threads = b->threads;
+	b->quiet = opts.json;
+	rc = kvbench_run(b);
+	if (rc == 0 || b->n_results > 0)
+		printed = kvbench_print(b, opts.json);
+	return rc ? rc : printed;
 }

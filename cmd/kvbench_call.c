@@ -1,16 +1,18 @@
 /* Figures of short calls, beside chains of bare processes that pass on as many
  * bytes. */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sysexits.h>
 
 #include "base/hist.h"
 #include "cmd/kvbench_run.h"
 
 #define EXIST_KEYS 32
 
-/* Median of single calls, in microseconds; -1: one failed. */
-static double
-median_us(struct run *r, int64_t (*call)(struct run *r))
+double
+kvbench_median_us(struct run *r, int64_t (*call)(struct run *r))
 {
 	uint64_t until = kvbench_now_ns() + r->b->time_ns;
 	struct kv_hist h;
@@ -28,160 +30,170 @@ median_us(struct run *r, int64_t (*call)(struct run *r))
 
 /* ---- the pool ---- */
 
-/* The first key of the batch, anew. */
-static int64_t
-small_put(struct run *r)
+int64_t
+kvbench_call_put(struct run *r)
 {
 	uint64_t start;
 	int rc;
 
-	kvbench_key_renew(r, 0);
+	kvbench_key(r, kvbench_key_next(r), r->one_key);
 	start = kvbench_now_ns();
-	rc = kv_client_put_one(r->c, r->keys, r->b->key_len,
-			       kv_floor_private(r->floor), KVBENCH_SMALL_BYTES);
+	rc = kv_client_put_one(r->pool->c, r->one_key, r->b->key_len, r->value,
+			       KVBENCH_SMALL_BYTES);
 	if (rc < 0)
 		return kvbench_failed("put", rc);
 	return (int64_t)(kvbench_now_ns() - start);
 }
 
-static bool
-small_remove(struct run *r)
+int64_t
+kvbench_call_get(struct run *r, uint64_t key)
 {
-	long rc = kv_client_remove(r->c, &r->puts[0].key, 1, 1, NULL, NULL);
+	uint64_t start;
+	int64_t rc;
 
-	return rc >= 0 || kvbench_failed("remove", rc) >= 0;
-}
-
-static int64_t
-call_put(struct run *r)
-{
-	int64_t t = small_put(r);
-
-	return t < 0 || small_remove(r) ? t : -1;
-}
-
-static int64_t
-call_get(struct run *r)
-{
-	uint64_t start = kvbench_now_ns();
-	int64_t rc = kv_client_get_one(r->c, r->keys, r->b->key_len,
-				       kv_floor_private(r->floor),
-				       KVBENCH_SMALL_BYTES, NULL);
-
+	kvbench_key(r, key, r->one_key);
+	start = kvbench_now_ns();
+	rc = kv_client_get_one(r->pool->c, r->one_key, r->b->key_len, r->value,
+			       KVBENCH_SMALL_BYTES, NULL);
 	if (rc < 0)
 		return kvbench_failed("get", (long)rc);
 	return (int64_t)(kvbench_now_ns() - start);
 }
 
-static int64_t
-call_exist(struct run *r)
+int64_t
+kvbench_call_exist(struct run *r, size_t n, size_t there)
 {
-	uint64_t start = kvbench_now_ns();
-	long rc = kv_client_exist(r->c, r->all, EXIST_KEYS, r->found, 0);
+	uint64_t start = kvbench_now_ns(), took;
+	long rc = kv_client_exist(r->pool->c, r->ask, n, r->found, 0);
 
+	took = kvbench_now_ns() - start;
 	if (rc < 0)
 		return kvbench_failed("exist", rc);
-	return (int64_t)(kvbench_now_ns() - start);
+	if ((size_t)rc == there)
+		return (int64_t)took;
+	fprintf(stderr,
+		"kvbench: exist: %ld of %zu keys are there: is the pool too "
+		"small?\n",
+		rc, there);
+	return -1;
 }
 
-static double
-put_4k(struct run *r)
+/* Nothing of it stays: it is removed when all rounds are over, so that no
+ * removal's aftermath is in the way of a put. */
+double
+kvbench_put_4k(struct run *r)
 {
-	return median_us(r, call_put);
+	return kvbench_median_us(r, kvbench_call_put);
 }
 
-static double
-get_4k(struct run *r)
+static int64_t
+get_last(struct run *r)
 {
+	return kvbench_call_get(r, r->pool->next - 1);
+}
+
+double
+kvbench_get_4k(struct run *r)
+{
+	return kvbench_call_put(r) < 0 ? -1 : kvbench_median_us(r, get_last);
+}
+
+static int64_t
+exist_half(struct run *r)
+{
+	return kvbench_call_exist(r, EXIST_KEYS, EXIST_KEYS / 2);
+}
+
+/* Half of them are there. */
+double
+kvbench_exist_32(struct run *r)
+{
+	struct kvbench_pool *p = r->pool;
+	uint64_t first = p->first, held = p->held;
 	double us;
 
-	if (small_put(r) < 0)
+	p->first = p->next;
+	p->held = EXIST_KEYS / 2;
+	if (!kvbench_many_put(r, KVBENCH_TINY_BYTES, p->held, UINT64_MAX, 1))
 		return -1;
-	us = median_us(r, call_get);
-	return small_remove(r) ? us : -1;
-}
-
-static double
-exist_32(struct run *r)
-{
-	return median_us(r, call_exist);
+	kvbench_ask(r, EXIST_KEYS, EXIST_KEYS / 2);
+	us = kvbench_median_us(r, exist_half);
+	p->first = first;
+	p->held = held;
+	return us;
 }
 
 /* ---- the chains ---- */
 
 static int64_t
+chain_round(struct kv_floor_chain *c)
+{
+	int64_t t = kv_floor_chain_round(c);
+
+	return t < 0 ? kvbench_floor_failed("a call", t) : t;
+}
+
+static int64_t
 call_put_chain(struct run *r)
 {
-	return kv_floor_chain_round(&r->put_chain);
+	return chain_round(&r->put_chain);
 }
 
 static int64_t
 call_get_chain(struct run *r)
 {
-	return kv_floor_chain_round(&r->get_chain);
+	return chain_round(&r->get_chain);
 }
 
 static int64_t
 call_exist_chain(struct run *r)
 {
-	return kv_floor_chain_round(&r->exist_chain);
+	return chain_round(&r->exist_chain);
 }
 
-static double
-floor_put_4k(struct run *r)
+double
+kvbench_floor_put_4k(struct run *r)
 {
-	return median_us(r, call_put_chain);
+	return kvbench_median_us(r, call_put_chain);
 }
 
-static double
-floor_get_4k(struct run *r)
+double
+kvbench_floor_get_4k(struct run *r)
 {
-	return median_us(r, call_get_chain);
+	return kvbench_median_us(r, call_get_chain);
 }
 
-static double
-floor_exist_32(struct run *r)
+double
+kvbench_floor_exist_32(struct run *r)
 {
-	return median_us(r, call_exist_chain);
+	return kvbench_median_us(r, call_exist_chain);
 }
 
-const struct kvbench_figure kvbench_calls[KVBENCH_CALLS] = {
-	{ "local", "put_4k", "us", "chain", put_4k, floor_put_4k },
-	{ "local", "get_4k", "us", "chain", get_4k, floor_get_4k },
-	{ "local", "exist_32", "us", "chain", exist_32, floor_exist_32 },
-};
-
-/* The chains' frames are as long as the pool's: keys, a value, a status. */
 int
-kvbench_call_open(struct run *r)
+kvbench_calls_open(struct run *r)
 {
-	size_t key = r->b->key_len, i;
+	const struct kv_floor_hops put =
+		kv_floor_hops_put(r->b->key_len, KVBENCH_SMALL_BYTES);
+	const struct kv_floor_hops get =
+		kv_floor_hops_get(r->b->key_len, KVBENCH_SMALL_BYTES);
+	const struct kv_floor_hops exist = kv_floor_hops_exist(EXIST_KEYS);
 	int rc;
 
-	r->all = calloc(EXIST_KEYS, sizeof(*r->all));
-	r->found = calloc(EXIST_KEYS, 1);
-	if (!r->all || !r->found)
-		return -ENOMEM;
-	for (i = 0; i < EXIST_KEYS; i++)
-		r->all[i] = r->puts[i < r->b->batch ? i : 0].key;
-	rc = kv_floor_chain_open(&r->put_chain, false,
-				 100 + key + KVBENCH_SMALL_BYTES, 96, 64);
+	rc = kv_floor_chain_open(&r->put_chain, &put);
 	if (rc == 0)
-		rc = kv_floor_chain_open(&r->get_chain, false, 100 + key, 0,
-					 80 + KVBENCH_SMALL_BYTES);
+		rc = kv_floor_chain_open(&r->get_chain, &get);
 	if (rc == 0)
-		rc = kv_floor_chain_open(&r->exist_chain, true,
-					 40 + 16 * EXIST_KEYS, 0,
-					 40 + EXIST_KEYS);
-	return rc;
+		rc = kv_floor_chain_open(&r->exist_chain, &exist);
+	if (rc == 0)
+		return 0;
+	kvbench_floor_failed("short calls", rc);
+	return EX_OSERR;
 }
 
 void
-kvbench_call_close(struct run *r)
+kvbench_calls_close(struct run *r)
 {
 	kv_floor_chain_close(&r->put_chain);
 	kv_floor_chain_close(&r->get_chain);
 	kv_floor_chain_close(&r->exist_chain);
-	free(r->all);
-	free(r->found);
 }

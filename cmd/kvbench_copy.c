@@ -1,151 +1,241 @@
-/* Figures of many bytes: batches of large objects, by the floor's copies. */
+/* Figures of many bytes: batches of large objects, beside copies and streams.
+ */
+#include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sysexits.h>
 
-#include "base/status.h"
+#include "base/num.h"
 #include "cmd/kvbench_run.h"
 
-/* Of ns for a batch: GB/s. */
+/* Of ns for a batch: GB/s; thousands of objects a second. */
 static double
 bytes_rate(const struct run *r, double ns)
 {
 	return ns < 0 ? -1 : (double)(r->b->batch * r->b->size) / ns;
 }
 
-/* Of the same: thousands of objects a second. */
 static double
 objects_rate(const struct run *r, double ns)
 {
 	return ns < 0 ? -1 : (double)r->b->batch / ns * 1e6;
 }
 
-/* ---- batches ---- */
+/* ---- a batch ---- */
 
-static void
-batch_renew(struct run *r)
+static bool
+items_make(struct run *r)
 {
-	size_t i;
+	size_t n = r->b->batch, i;
+	char *value = kv_floor_private(r->floor);
 
-	for (i = 0; i < r->b->batch; i++)
-		kvbench_key_renew(r, i);
-}
+	r->keys = calloc(n, r->b->key_len);
+	r->bufs = calloc(n, sizeof(*r->bufs));
+	r->puts = calloc(n, sizeof(*r->puts));
+	r->gets = calloc(n, sizeof(*r->gets));
+	r->views = calloc(n, sizeof(*r->views));
+	if (!r->keys || !r->bufs || !r->puts || !r->gets || !r->views)
+		return false;
+	for (i = 0; i < n; i++) {
+		struct kv_key key = { r->keys + i * r->b->key_len,
+				      r->b->key_len };
 
-static int
-batch_remove(struct run *r)
-{
-	struct kv_key *k = calloc(r->b->batch, sizeof(*k));
-	long rc = -KV_ENOMEM;
-	size_t i;
-
-	if (k) {
-		for (i = 0; i < r->b->batch; i++)
-			k[i] = r->puts[i].key;
-		rc = kv_client_remove(r->c, k, r->b->batch, 1, NULL, NULL);
+		r->bufs[i] =
+			(struct kv_buf){ value + i * r->b->size, r->b->size };
+		r->puts[i] = (struct kv_put_item){ .key = key,
+						   .bufs = &r->bufs[i],
+						   .nbufs = 1 };
+		r->gets[i] = (struct kv_get_item){ .key = key,
+						   .bufs = &r->bufs[i],
+						   .nbufs = 1 };
+		r->views[i] = (struct kv_view){ .key = key };
 	}
-	free(k);
-	return rc < 0 ? kvbench_failed("remove", rc) : 0;
+	return true;
 }
 
-/* Does it again and again for the time of a measurement. Returns ns for a
- * batch; -1: failed, and a line was written. */
-static double
-repeat(struct run *r, enum kvbench_batch_op op, const char *what)
+int
+kvbench_batch_open(struct run *r)
 {
-	uint64_t start = kvbench_now_ns(), took, n = 0;
+	r->floor = kv_floor_new(r->b->size, r->b->batch);
+	if (r->floor && items_make(r))
+		return 0;
+	fprintf(stderr, "kvbench: no memory for %zu objects\n", r->b->batch);
+	return EX_OSERR;
+}
+
+void
+kvbench_batch_close(struct run *r)
+{
+	kv_floor_free(r->floor);
+	free(r->keys);
+	free(r->bufs);
+	free(r->puts);
+	free(r->gets);
+	free(r->views);
+	r->floor = NULL;
+	r->keys = NULL;
+	r->bufs = NULL;
+	r->puts = NULL;
+	r->gets = NULL;
+	r->views = NULL;
+}
+
+bool
+kvbench_batch_put(struct run *r, uint64_t *ns)
+{
+	uint64_t start;
+	size_t i;
 	long rc;
 
+	for (i = 0; i < r->b->batch; i++)
+		kvbench_key(r, kvbench_key_next(r),
+			    r->keys + i * r->b->key_len);
+	start = kvbench_now_ns();
+	rc = kv_client_put(r->pool->c, r->puts, r->b->batch, NULL);
+	*ns = kvbench_now_ns() - start;
+	for (i = 0; rc >= 0 && i < r->b->batch; i++)
+		if (r->puts[i].status < 0)
+			rc = r->puts[i].status;
+	return rc >= 0 || kvbench_failed("put", rc) >= 0;
+}
+
+static long
+batch_get(struct run *r, struct kv_client *c)
+{
+	long rc = kv_client_get(c, r->gets, r->b->batch, NULL);
+	size_t i;
+
+	for (i = 0; rc >= 0 && i < r->b->batch; i++)
+		if (r->gets[i].status < 0)
+			rc = r->gets[i].status;
+	return rc;
+}
+
+static long
+batch_view(struct run *r, struct kv_client *c)
+{
+	long rc = kv_client_view(c, r->views, r->b->batch, 0);
+	size_t i;
+
+	for (i = 0; rc >= 0 && i < r->b->batch; i++)
+		if (r->views[i].status < 0)
+			rc = r->views[i].status;
+	if (rc >= 0)
+		kv_client_release(c, r->views, r->b->batch);
+	return rc;
+}
+
+/* ---- measurements: ns for a batch ---- */
+
+/* Of a batch that is in the pool meanwhile. */
+static double
+repeat(struct run *r, struct kv_client *c,
+       long (*fn)(struct run *r, struct kv_client *c), const char *what)
+{
+	uint64_t start, took, n = 0;
+	long rc;
+
+	if (!kvbench_batch_put(r, &took))
+		return -1;
+	start = kvbench_now_ns();
 	do {
-		rc = kvbench_batch_do(r, op);
+		rc = fn(r, c);
 		if (rc < 0)
 			return kvbench_failed(what, rc);
 		took = kvbench_now_ns() - start;
 		n++;
 	} while (took < r->b->time_ns);
+	return kvbench_drop(r) ? (double)took / (double)n : -1;
+}
+
+static double
+repeat_copy(struct run *r, bool into_shared)
+{
+	uint64_t took = 0, n = 0;
+	int64_t t;
+
+	for (; took < r->b->time_ns; took += (uint64_t)t, n++) {
+		t = kv_floor_copy(r->floor, into_shared, NULL, r->b->threads);
+		if (t < 0)
+			return kvbench_floor_failed("copies", t);
+	}
 	return (double)took / (double)n;
 }
 
-/* The same with a batch that is in the pool meanwhile. */
-static double
-repeat_stored(struct run *r, enum kvbench_batch_op op, const char *what)
+/* What it stored goes again, outside of the time. */
+double
+kvbench_put_copy(struct run *r)
 {
-	double ns;
-	size_t i;
-	long rc;
+	uint64_t took = 0, n = 0, t;
 
-	batch_renew(r);
-	rc = kvbench_batch_do(r, KVBENCH_PUT);
-	if (rc < 0)
-		return kvbench_failed("put", rc);
-	for (i = 0; i < r->b->batch; i++)
-		r->views[i] = (struct kv_view){ .key = r->puts[i].key };
-	ns = repeat(r, op, what);
-	return ns < 0 ? ns : batch_remove(r) < 0 ? -1 : ns;
+	for (; took < r->b->time_ns; took += t, n++)
+		if (!kvbench_batch_put(r, &t) || !kvbench_drop(r))
+			return -1;
+	return bytes_rate(r, (double)took / (double)n);
 }
 
-/* ---- measurements ---- */
-
-/* What it stored goes again, outside of the time. */
-static double
-put_copy(struct run *r)
+double
+kvbench_get_copy(struct run *r)
 {
-	uint64_t took = 0, n = 0, start;
-	long rc;
+	return bytes_rate(r, repeat(r, r->pool->c, batch_get, "get"));
+}
 
-	while (took < r->b->time_ns) {
-		batch_renew(r);
-		start = kvbench_now_ns();
-		rc = kvbench_batch_do(r, KVBENCH_PUT);
-		took += kvbench_now_ns() - start;
-		if (rc < 0)
-			return kvbench_failed("put", rc);
-		n++;
-		if (batch_remove(r) < 0)
-			return -1;
+double
+kvbench_get_copy_mt(struct run *r)
+{
+	return bytes_rate(r, repeat(r, r->twice, batch_get, "get"));
+}
+
+double
+kvbench_get_zero(struct run *r)
+{
+	return objects_rate(r, repeat(r, r->pool->c, batch_view, "view"));
+}
+
+double
+kvbench_floor_in(struct run *r)
+{
+	return bytes_rate(r, repeat_copy(r, true));
+}
+
+double
+kvbench_floor_out(struct run *r)
+{
+	return bytes_rate(r, repeat_copy(r, false));
+}
+
+/* What gets by copying give. */
+double
+kvbench_floor_zero(struct run *r)
+{
+	return objects_rate(r, repeat(r, r->pool->c, batch_get, "get"));
+}
+
+/* ---- beside a stream ---- */
+
+static double
+stream(struct run *r, int64_t (*fn)(struct kv_floor_stream *s, uint64_t bytes))
+{
+	uint64_t took = 0, n = 0;
+	int64_t t;
+
+	for (; took < r->b->time_ns; took += (uint64_t)t, n++) {
+		t = fn(&r->stream, r->b->batch * r->b->size);
+		if (t < 0)
+			return kvbench_floor_failed("a transfer", t);
 	}
 	return bytes_rate(r, (double)took / (double)n);
 }
 
-static double
-get_copy(struct run *r)
+double
+kvbench_floor_stream_put(struct run *r)
 {
-	return bytes_rate(r, repeat_stored(r, KVBENCH_GET, "get"));
+	return stream(r, kv_floor_stream_give);
 }
 
-static double
-get_zero(struct run *r)
+double
+kvbench_floor_stream_get(struct run *r)
 {
-	return objects_rate(r, repeat_stored(r, KVBENCH_VIEW, "view"));
+	return stream(r, kv_floor_stream_take);
 }
-
-static double
-floor_put(struct run *r)
-{
-	return bytes_rate(r, repeat(r, KVBENCH_COPY_IN, "copy"));
-}
-
-static double
-floor_get(struct run *r)
-{
-	return bytes_rate(r, repeat(r, KVBENCH_COPY_OUT, "copy"));
-}
-
-/* What a get by copying would give. */
-static double
-floor_zero(struct run *r)
-{
-	return objects_rate(r, repeat(r, KVBENCH_COPY_OUT, "copy"));
-}
-
-static double
-floor_stream(struct run *r)
-{
-	return bytes_rate(r, (double)kv_floor_stream(r->floor));
-}
-
-const struct kvbench_figure kvbench_copies[KVBENCH_COPIES] = {
-	{ "local", "put_copy", "GB/s", "copy", put_copy, floor_put },
-	{ "local", "get_copy", "GB/s", "copy", get_copy, floor_get },
-	{ "local", "get_zero", "k objects/s", "get by copy", get_zero,
-	  floor_zero },
-	{ "store", "tcp_put", "GB/s", "stream", put_copy, floor_stream },
-	{ "store", "tcp_get", "GB/s", "stream", get_copy, floor_stream },
-};

@@ -35,7 +35,7 @@ _kvpool()
 	fi
 	case ${prog##*/} in
 	kvdiag) words='nodes pools keys key stats links config' ;;
-	kvbench) words='local store' ;;
+	kvbench) words='local store exist bars report' ;;
 	esac
 	for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
 		[[ " $words " != *" $word "* ]] || words=

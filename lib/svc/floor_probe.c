@@ -1,0 +1,180 @@
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/limits.h"
+#include "base/num.h"
+#include "store/key.h"
+#include "svc/floor.h"
+#include "svc/floorcore.h"
+
+/* Looked up together: their places are fetched first. */
+#define GROUP 16
+/* Asked for in one read. */
+#define READ_IDS 4096
+
+/* Open addressing, linear probing; all zero is a free place. */
+struct table {
+	struct kv_hash *at;
+	uint64_t mask;
+};
+
+static bool
+is_free(const struct kv_hash *h)
+{
+	return h->lo == 0 && h->hi == 0;
+}
+
+static void
+add(const struct table *t, struct kv_hash h)
+{
+	uint64_t i = h.lo & t->mask;
+
+	while (!is_free(&t->at[i]))
+		i = (i + 1) & t->mask;
+	t->at[i] = h;
+}
+
+static uint8_t
+find(const struct table *t, struct kv_hash h)
+{
+	uint64_t i = h.lo & t->mask;
+
+	for (; !is_free(&t->at[i]); i = (i + 1) & t->mask)
+		if (kv_key_hash_is_equal(t->at[i], h))
+			return 1;
+	return 0;
+}
+
+static int
+fill(struct table *t, const struct kv_floor_probe_opts *o)
+{
+	uint64_t places = 1024, i;
+	char key[KV_KEY_BYTES_MAX];
+	void *map;
+
+	while (places < o->held + o->held / 2)
+		places *= 2;
+	map = mmap(NULL, places * sizeof(*t->at), PROT_READ | PROT_WRITE,
+		   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (map == MAP_FAILED)
+		return -errno;
+	madvise(map, places * sizeof(*t->at), MADV_HUGEPAGE);
+	t->at = map;
+	t->mask = places - 1;
+	for (i = 0; i < o->held; i++) {
+		o->key(o->arg, o->first + i, key);
+		add(t, kv_key_hash(0, key, o->key_len));
+	}
+	return 0;
+}
+
+static void
+look_up(const struct table *t, const struct kv_hash *h, size_t n, uint8_t *out)
+{
+	size_t i, j, m;
+
+	for (i = 0; i < n; i += m) {
+		m = kv_min_size(n - i, GROUP);
+		for (j = i; j < i + m; j++)
+			__builtin_prefetch(&t->at[h[j].lo & t->mask]);
+		for (j = i; j < i + m; j++)
+			out[j] = find(t, h[j]);
+	}
+}
+
+/* The directory: a number, so many hashes; so many bytes back. */
+static void
+serve(int fd, const struct kv_floor_probe_opts *o)
+{
+	struct kv_hash *h = malloc(READ_IDS * sizeof(*h));
+	uint8_t *out = malloc(o->ask_max);
+	int epoll = kv_floor_io_watch(fd);
+	struct table t = { 0 };
+	uint64_t n, i;
+	size_t m;
+
+	if (!h || !out || fill(&t, o) < 0 || kv_floor_io_give(fd, "", 1) < 0)
+		_exit(1);
+	while (kv_floor_io_take(epoll, fd, &n, sizeof(n)) == 0 &&
+	       n <= o->ask_max) {
+		for (i = 0; i < n; i += m) {
+			m = kv_min_u64(n - i, READ_IDS);
+			if (kv_floor_io_take(epoll, fd, h, m * sizeof(*h)) < 0)
+				_exit(0);
+			look_up(&t, h, m, out + i);
+		}
+		if (kv_floor_io_give(fd, out, n) < 0)
+			break;
+	}
+	_exit(0);
+}
+
+int
+kv_floor_probe_open(struct kv_floor_probe *p,
+		    const struct kv_floor_probe_opts *o)
+{
+	int fds[2], rc;
+	char ready;
+
+	*p = (struct kv_floor_probe){ .fd = -1, .epoll = -1 };
+	p->max = o->ask_max;
+	p->buf = malloc(sizeof(uint64_t) + o->ask_max * sizeof(struct kv_hash));
+	if (!p->buf)
+		return -ENOMEM;
+	rc = kv_floor_io_pair(fds);
+	if (rc < 0)
+		return rc;
+	p->fd = fds[0];
+	p->pid = kv_floor_io_fork();
+	if (p->pid == 0) {
+		close(fds[0]);
+		serve(fds[1], o);
+	}
+	close(fds[1]);
+	p->epoll = kv_floor_io_watch(p->fd);
+	if (p->pid < 0 || p->epoll < 0)
+		return -EAGAIN;
+	return kv_floor_io_take(p->epoll, p->fd, &ready, 1);
+}
+
+int64_t
+kv_floor_probe_ask(struct kv_floor_probe *p, const struct kv_key *keys,
+		   size_t n, uint8_t *found)
+{
+	uint64_t start = kv_floor_io_now(), count = n;
+	struct kv_hash h;
+	char *at = p->buf;
+	size_t i;
+	int rc;
+
+	if (n > p->max)
+		return -EINVAL;
+	memcpy(at, &count, sizeof(count));
+	at += sizeof(count);
+	for (i = 0; i < n; i++, at += sizeof(h)) {
+		h = kv_key_hash(0, keys[i].data, keys[i].len);
+		memcpy(at, &h, sizeof(h));
+	}
+	rc = kv_floor_io_give(p->fd, p->buf, (size_t)(at - p->buf));
+	if (rc == 0)
+		rc = kv_floor_io_take(p->epoll, p->fd, found, n);
+	return rc < 0 ? rc : (int64_t)(kv_floor_io_now() - start);
+}
+
+void
+kv_floor_probe_close(struct kv_floor_probe *p)
+{
+	if (!p->buf)
+		return;
+	kv_floor_io_end(p->pid);
+	if (p->fd >= 0)
+		close(p->fd);
+	if (p->epoll >= 0)
+		close(p->epoll);
+	free(p->buf);
+	*p = (struct kv_floor_probe){ 0 };
+}

@@ -1,0 +1,35 @@
+#ifndef KV_SVC_FLOORCORE_H
+#define KV_SVC_FLOORCORE_H
+
+/* What the floors share: memory, sockets and processes as bare as can be. */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+uint64_t kv_floor_io_now(void);
+
+/* Memory aligned to huge pages and faulted in; of the file, or private. Forks
+ * do not get it. NULL, errno. */
+char *kv_floor_io_map(size_t bytes, int fd);
+void kv_floor_io_unmap(char *p, size_t bytes);
+
+/* Exactly n bytes, by non-blocking reads and epoll as a daemon does it. */
+int kv_floor_io_take(int epoll, int fd, void *buf, size_t n);
+int kv_floor_io_give(int fd, const void *buf, size_t n);
+/* An epoll descriptor that waits for input of fd. */
+int kv_floor_io_watch(int fd);
+
+/* A connected pair of TCP sockets over loopback. */
+int kv_floor_io_pair(int fds[2]);
+int kv_floor_io_listen(uint16_t *port);
+int kv_floor_io_dial(const char *addr, uint16_t port);
+void kv_floor_io_nodelay(int fd);
+
+/* As fork(); the child ends when this process does. */
+pid_t kv_floor_io_fork(void);
+/* Harmless when pid is not above 0. */
+void kv_floor_io_end(pid_t pid);
+
+#endif
