@@ -58,7 +58,7 @@ file_read(struct kvbench_table *t, const char *path)
 {
 	struct kv_bytes b = { 0 };
 	char err[200];
-	int rc = kv_filein_read(&b, path, true);
+	int rc = kv_filein_read(&b, path, true, NULL);
 
 	if (rc < 0)
 		return kv_tool_say(EX_NOINPUT, "%s: %s", path, strerror(-rc));
@@ -214,7 +214,7 @@ save(const char *path, const struct kv_bytes *b)
 		fwrite(b->data, 1, b->len, stdout);
 		return kv_tool_end(NULL, 0);
 	}
-	rc = kv_fileout_save(path, b->data, b->len);
+	rc = kv_fileout_save(path, b->data, b->len, NULL);
 	return rc < 0 ? kv_tool_say(EX_CANTCREAT, "%s: %s", path, strerror(-rc))
 		      : 0;
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sysexits.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -21,6 +22,7 @@
 
 enum {
 	TARGET_SIZE = PATH_MAX + KV_KEYFILE_SIZE,
+	LOOK_MS = 200, /* between two looks at the progress line */
 };
 
 struct run {
@@ -28,6 +30,7 @@ struct run {
 	struct kv_client *client;
 	struct kv_out *out; /* NULL: no --json */
 	struct kv_progress progress;
+	struct kv_progress_watch watch; /* of what is written */
 	struct kv_clock clock;
 	struct kv_keylist list;
 	struct kv_fetch fetch;
@@ -36,6 +39,22 @@ struct run {
 	int code;
 	bool is_over; /* it is of no use to go on */
 };
+
+static void
+show(struct run *r)
+{
+	kv_progress_update(&r->progress, r->keys, r->bytes,
+			   kv_clock_now(&r->clock));
+}
+
+static void
+was_written(void *arg, size_t bytes)
+{
+	struct run *r = arg;
+
+	r->bytes += bytes;
+	show(r);
+}
 
 /* Where the value of KEY goes; NULL: to stdout. */
 static const char *
@@ -71,10 +90,10 @@ static int
 save(struct run *r, const struct kv_key *key, const void *data, size_t n)
 {
 	if (r->o->dir)
-		return kv_fileout_save_key(r->dir, key, data, n);
+		return kv_fileout_save_key(r->dir, key, data, n, &r->watch);
 	if (r->o->output)
-		return kv_fileout_save(r->o->output, data, n);
-	return kv_fileout_write(STDOUT_FILENO, data, n);
+		return kv_fileout_save(r->o->output, data, n, &r->watch);
+	return kv_fileout_write(STDOUT_FILENO, data, n, &r->watch);
 }
 
 static void
@@ -85,7 +104,8 @@ deliver(struct run *r, const struct kv_key *key, const void *data, size_t n)
 	int rc = save(r, key, data, n), code = EX_IOERR;
 
 	r->keys++;
-	r->bytes += n;
+	if (rc < 0 || kv_log_is_on(KV_LOG_INFO))
+		kv_progress_clear(&r->progress);
 	print(r, key, rc < 0 ? "unwritten" : "ok", n, rc < 0 ? NULL : file);
 	if (rc < 0 && (rc != -EPIPE || r->o->dir || r->o->output))
 		code = kv_tool_say(EX_IOERR, "%s: %s: %s",
@@ -103,6 +123,7 @@ fail(struct run *r, const struct kv_key *key, int status)
 	char word[KV_TOOL_WORD_SIZE], name[KV_TOOL_KEY_SIZE];
 	int code;
 
+	kv_progress_clear(&r->progress);
 	if (status == -KV_EUNREACHABLE)
 		code = kv_tool_say(kv_status_exit(status),
 				   "%s: not found here, and no master can be "
@@ -125,12 +146,24 @@ call(struct run *r, uint64_t bytes)
 		.timeout_ms = kv_tool_timeout_ms(&r->o->common, bytes),
 	};
 	struct kv_fetch *f = &r->fetch;
-	long rc = kv_client_get(r->client, f->items, f->n, &opts);
+	struct kv_op *op;
+	long rc = -KV_ENOMEM;
 
+	op = kv_client_get_submit(r->client, f->items, f->n, &opts);
+	while (op && kv_op_wait(op, LOOK_MS, &rc) == -KV_ETIMEOUT)
+		show(r);
 	/* Nothing was tried: then that is the result of each. */
 	for (size_t i = 0; rc < 0 && i < f->n; i++)
 		f->items[i].status = (int)rc;
 	r->is_over = rc < 0;
+}
+
+/* The next call will bring it. */
+static void
+expect(struct run *r, const struct kv_get_item *item)
+{
+	if (!r->o->dir)
+		r->progress.bytes = item->size_total;
 }
 
 static void
@@ -144,18 +177,18 @@ fetch(struct run *r)
 	while (!r->is_over && (rc = kv_fetch_next(f, &bytes)) != 0) {
 		if (rc > 0)
 			call(r, bytes);
-		kv_progress_clear(&r->progress);
 		for (size_t i = 0; i < f->n; i++) {
-			if (!kv_fetch_is_over(f, i))
+			if (!kv_fetch_is_over(f, i)) {
+				expect(r, &f->items[i]);
 				continue;
+			}
 			if (f->items[i].status < 0)
 				fail(r, &f->items[i].key, f->items[i].status);
 			else
 				deliver(r, &f->items[i].key, f->bufs[i].data,
 					f->items[i].len);
 		}
-		kv_progress_update(&r->progress, r->keys, r->bytes,
-				   kv_clock_now(&r->clock));
+		show(r);
 	}
 }
 
@@ -170,6 +203,15 @@ open_dir(struct run *r)
 	if (r->dir < 0)
 		return kv_tool_say(EX_CANTCREAT, "%s: %m", path);
 	return 0;
+}
+
+/* A line between others on the same screen would be in the way. */
+static bool
+is_quiet(const struct kvget_options *o)
+{
+	bool is_to_stdout = !o->dir && !o->output;
+
+	return o->common.json || (is_to_stdout && isatty(STDOUT_FILENO));
 }
 
 int
@@ -190,8 +232,9 @@ kvget_fetch(const struct kvget_options *o, struct kv_client *c)
 		if (!r->out)
 			return kv_tool_say(EX_OSERR, "out of memory");
 	}
-	kv_progress_init(&r->progress, STDERR_FILENO, o->common.json || !o->dir,
+	kv_progress_init(&r->progress, STDERR_FILENO, is_quiet(o),
 			 kv_clock_now(&r->clock));
+	r->watch = (struct kv_progress_watch){ was_written, r };
 	r->progress.keys = o->n_keys;
 	kv_keylist_init(&r->list, o->keys, o->n_keys, o->is_nul);
 	if (r->out && is_table)

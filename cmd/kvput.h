@@ -32,11 +32,13 @@ struct kvput {
 	FILE *lines;        /* with --batch */
 	struct kv_records records;
 	struct kv_progress progress;
+	struct kv_progress_watch watch; /* of what is read */
 	struct kv_clock clock;
 	struct kv_batch batch[2];
 	struct kv_put_opts put; /* of the batch that is under way */
 	struct kv_op *op;
-	uint64_t keys, existed, bytes; /* done */
+	uint64_t keys, existed; /* done */
+	uint64_t bytes;         /* read */
 	int code;
 	bool is_end;  /* of the lines */
 	bool is_over; /* it is of no use to go on */

@@ -13,12 +13,13 @@ kvput_add(struct kvput *r, struct kv_batch *b, const struct kv_key *key,
 	  const char *path)
 {
 	bool is_single = !r->o->is_batch;
-	int rc = kv_batch_add(b, key, path, is_single);
+	int rc = kv_batch_add(b, key, path, is_single, &r->watch);
 	char buf[KV_TOOL_KEY_SIZE];
 	const char *why;
 
 	if (rc == 0)
 		return;
+	kv_progress_clear(&r->progress);
 	why = rc == -ESTALE  ? "changed while it was read"
 	      : rc == -EFBIG ? "more than 16 GiB"
 			     : strerror(-rc);
@@ -31,6 +32,14 @@ kvput_add(struct kvput *r, struct kv_batch *b, const struct kv_key *key,
 	r->is_over |= rc == -ENOMEM;
 }
 
+static void
+bad_line(struct kvput *r, const char *name, const char *why)
+{
+	kv_progress_clear(&r->progress);
+	kvput_fail(r, kv_tool_say(EX_DATAERR, "%s: line %" PRIu64 ": %s", name,
+				  r->records.number, why));
+}
+
 /* The next line is in hand: adds what it names. */
 static void
 add_line(struct kvput *r, struct kv_batch *b, const char *name)
@@ -41,9 +50,7 @@ add_line(struct kvput *r, struct kv_batch *b, const char *name)
 	if (kv_records_split(&r->records, &key, &path, &why) == 0)
 		kvput_add(r, b, &key, path);
 	else
-		kvput_fail(r,
-			   kv_tool_say(EX_DATAERR, "%s: line %" PRIu64 ": %s",
-				       name, r->records.number, why));
+		bad_line(r, name, why);
 }
 
 void
@@ -57,11 +64,7 @@ kvput_add_lines(struct kvput *r, struct kv_batch *b)
 		if (rc > 0)
 			add_line(r, b, name);
 		else if (rc == -EMSGSIZE)
-			kvput_fail(r, kv_tool_say(EX_DATAERR,
-						  "%s: line %" PRIu64
-						  ": longer than "
-						  "any key and path",
-						  name, r->records.number));
+			bad_line(r, name, "longer than any key and path");
 		else if (rc < 0)
 			kvput_fail(r, kv_tool_say(EX_NOINPUT, "%s: %s", name,
 						  strerror(-rc)));

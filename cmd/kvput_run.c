@@ -57,10 +57,13 @@ report(struct kvput *r, const struct kv_put_item *item)
 	char word[KV_TOOL_WORD_SIZE], key[KV_TOOL_KEY_SIZE], size[16];
 	uint64_t bytes = item->nbufs ? item->bufs->len : 0;
 	uint32_t wanted = r->o->put.replicas;
+	bool has_failed = item->status < 0 && item->status != -KV_EEXISTS;
 
 	kvput_print(r, &item->key, kv_tool_word(word, item->status), bytes,
 		    item->replicas);
-	if (item->status < 0 && item->status != -KV_EEXISTS) {
+	if (has_failed || item->replicas < wanted || kv_log_is_on(KV_LOG_INFO))
+		kv_progress_clear(&r->progress);
+	if (has_failed) {
 		kvput_fail(r,
 			   kv_tool_fail_key(&item->key, item->status, bytes));
 		return;
@@ -80,7 +83,22 @@ report(struct kvput *r, const struct kv_put_item *item)
 			    item->replicas, kv_tool_plural(item->replicas));
 	r->existed += item->status == -KV_EEXISTS;
 	r->keys++;
+}
+
+static void
+show(struct kvput *r)
+{
+	kv_progress_update(&r->progress, r->keys, r->bytes,
+			   kv_clock_now(&r->clock));
+}
+
+static void
+was_read(void *arg, size_t bytes)
+{
+	struct kvput *r = arg;
+
 	r->bytes += bytes;
+	show(r);
 }
 
 static void
@@ -102,6 +120,7 @@ give_up(struct kvput *r, const struct kv_batch *b, int status)
 {
 	char word[KV_TOOL_WORD_SIZE], key[KV_TOOL_KEY_SIZE];
 
+	kv_progress_clear(&r->progress);
 	kv_tool_word(word, status);
 	for (size_t i = 0; i < b->n; i++)
 		kvput_print(r, &b->items[i].key, word, b->bufs[i].len, 0);
@@ -122,14 +141,13 @@ finish(struct kvput *r, struct kv_batch *b)
 	if (!r->op)
 		return;
 	while (kv_op_wait(r->op, LOOK_MS, &result) == -KV_ETIMEOUT)
-		kv_progress_update(&r->progress, r->keys, r->bytes,
-				   kv_clock_now(&r->clock));
+		show(r);
 	r->op = NULL;
-	kv_progress_clear(&r->progress);
 	if (result < 0)
 		give_up(r, b, (int)result);
 	for (size_t i = 0; result >= 0 && i < b->n; i++)
 		report(r, &b->items[i]);
+	show(r);
 	kv_batch_reset(b);
 }
 
@@ -179,13 +197,14 @@ kvput_run(const struct kvput_options *o, struct kv_client *c)
 		if (!r->out)
 			return kv_tool_say(EX_OSERR, "out of memory");
 	}
-	kv_progress_init(&r->progress, STDERR_FILENO,
-			 o->common.json || !o->is_batch,
+	kv_progress_init(&r->progress, STDERR_FILENO, o->common.json,
 			 kv_clock_now(&r->clock));
+	r->watch = (struct kv_progress_watch){ was_read, r };
 	if (o->is_batch)
 		put_lines(r);
 	else
 		put_one(r);
+	kv_progress_clear(&r->progress);
 	if (o->is_batch && kv_log_is_on(KV_LOG_INFO))
 		kv_tool_say(0, "%" PRIu64 " key%s, %" PRIu64 " of them existed",
 			    r->keys, kv_tool_plural(r->keys), r->existed);

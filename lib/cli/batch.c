@@ -32,13 +32,13 @@ kv_batch_is_full(const struct kv_batch *b)
 
 int
 kv_batch_add(struct kv_batch *b, const struct kv_key *key, const char *path,
-	     bool is_dash_stdin)
+	     bool is_dash_stdin, const struct kv_progress_watch *w)
 {
 	size_t start = b->values.len;
 	int rc;
 
 	assert(!kv_batch_is_full(b));
-	rc = kv_filein_read(&b->values, path, is_dash_stdin);
+	rc = kv_filein_read(&b->values, path, is_dash_stdin, w);
 	if (rc < 0)
 		return rc;
 	rc = kv_bytes_append(&b->keys, key->data, key->len);

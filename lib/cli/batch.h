@@ -13,6 +13,8 @@
 #include "base/bytes.h"
 #include "kvpool.h"
 
+struct kv_progress_watch;
+
 enum {
 	KV_BATCH_ITEMS_MAX = 1024,
 	KV_BATCH_BYTES_MAX = 64 << 20,
@@ -36,10 +38,11 @@ bool kv_batch_is_full(const struct kv_batch *b);
 
 /*
  * Adds KEY, which is copied, with the bytes of the file at PATH. It must not be
- * full. On failure, as kv_filein_read()'s, it is as before.
+ * full; W as there. On failure, as kv_filein_read()'s, it is as before.
  */
 KV_MUST_CHECK int kv_batch_add(struct kv_batch *b, const struct kv_key *key,
-			       const char *path, bool is_dash_stdin);
+			       const char *path, bool is_dash_stdin,
+			       const struct kv_progress_watch *w);
 
 /* Sets the pointers of the items, which hold until the next add. */
 void kv_batch_ready(struct kv_batch *b);

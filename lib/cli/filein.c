@@ -7,9 +7,12 @@
 #include <unistd.h>
 
 #include "base/bytes.h"
+#include "base/num.h"
+#include "cli/progress.h"
 
 enum {
 	CHUNK_BYTES = 1 << 16,
+	READ_BYTES_MAX = 8 << 20, /* then who watches is told */
 };
 
 static bool
@@ -21,7 +24,7 @@ is_same(const struct stat *a, const struct stat *b)
 }
 
 static int
-read_all(struct kv_bytes *b, int fd)
+read_all(struct kv_bytes *b, int fd, const struct kv_progress_watch *w)
 {
 	size_t start = b->len;
 	ssize_t n;
@@ -31,7 +34,7 @@ read_all(struct kv_bytes *b, int fd)
 		to = kv_bytes_reserve(b, CHUNK_BYTES);
 		if (!to)
 			return -ENOMEM;
-		n = read(fd, to, b->cap - b->len);
+		n = read(fd, to, kv_min_u64(b->cap - b->len, READ_BYTES_MAX));
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n <= 0)
@@ -39,11 +42,13 @@ read_all(struct kv_bytes *b, int fd)
 		b->len += (size_t)n;
 		if (b->len - start > KV_FILEIN_BYTES_MAX)
 			return -EFBIG;
+		if (w)
+			w->moved(w->arg, (size_t)n);
 	}
 }
 
 static int
-read_fd(struct kv_bytes *b, int fd)
+read_fd(struct kv_bytes *b, int fd, const struct kv_progress_watch *w)
 {
 	struct stat before, after;
 	int rc;
@@ -57,7 +62,7 @@ read_fd(struct kv_bytes *b, int fd)
 		if (!kv_bytes_reserve(b, (size_t)before.st_size + CHUNK_BYTES))
 			return -ENOMEM;
 	}
-	rc = read_all(b, fd);
+	rc = read_all(b, fd, w && !isatty(fd) ? w : NULL);
 	if (rc < 0 || !S_ISREG(before.st_mode))
 		return rc;
 	if (fstat(fd, &after) < 0)
@@ -66,17 +71,18 @@ read_fd(struct kv_bytes *b, int fd)
 }
 
 int
-kv_filein_read(struct kv_bytes *b, const char *path, bool is_dash_stdin)
+kv_filein_read(struct kv_bytes *b, const char *path, bool is_dash_stdin,
+	       const struct kv_progress_watch *w)
 {
 	kv_auto_close int fd = -1;
 	size_t start = b->len;
 	int rc;
 
 	if (is_dash_stdin && strcmp(path, "-") == 0) {
-		rc = read_fd(b, STDIN_FILENO);
+		rc = read_fd(b, STDIN_FILENO, w);
 	} else {
 		fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
-		rc = fd < 0 ? -errno : read_fd(b, fd);
+		rc = fd < 0 ? -errno : read_fd(b, fd, w);
 	}
 	if (rc < 0)
 		b->len = start;

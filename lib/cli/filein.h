@@ -4,6 +4,7 @@
 #include "base/attr.h"
 
 struct kv_bytes;
+struct kv_progress_watch;
 
 /* A pipe's end is not known in advance; a value above that is refused. */
 #define KV_FILEIN_BYTES_MAX (16ull << 30)
@@ -13,10 +14,13 @@ struct kv_bytes;
  * They are read, not mapped: a file that is cut short meanwhile must not end
  * the program.
  *
+ * W (may be NULL) is told of what is read, unless somebody types it.
+ *
  * 0; the -errno of what failed; -ESTALE if the file changed while it was read;
  * -EFBIG. On failure B is as it was.
  */
 KV_MUST_CHECK int kv_filein_read(struct kv_bytes *b, const char *path,
-				 bool is_dash_stdin);
+				 bool is_dash_stdin,
+				 const struct kv_progress_watch *w);
 
 #endif

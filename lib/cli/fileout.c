@@ -12,9 +12,10 @@
 
 #include "base/rng.h"
 #include "cli/keyfile.h"
+#include "cli/progress.h"
 
 enum {
-	WRITE_BYTES_MAX = 1 << 30, /* the kernel takes a bit less than 2 GiB */
+	WRITE_BYTES_MAX = 1 << 20, /* then who watches is told */
 };
 
 /* The temporary file that must not stay behind; for the signal handler. */
@@ -72,9 +73,10 @@ temp_open(int dir)
 
 /* Writes and closes. 0 or -errno. */
 static int
-fill(int fd, const struct stat *old, const void *data, size_t n)
+fill(int fd, const struct stat *old, const void *data, size_t n,
+     const struct kv_progress_watch *w)
 {
-	int rc = kv_fileout_write(fd, data, n);
+	int rc = kv_fileout_write(fd, data, n, w);
 
 	/* Not everybody may give files away; then it is the caller's. */
 	if (rc == 0 && old && fchown(fd, old->st_uid, old->st_gid) < 0)
@@ -90,13 +92,13 @@ fill(int fd, const struct stat *old, const void *data, size_t n)
 /* OLD: the file that is there, or NULL. */
 static int
 replace(int dir, const char *name, const struct stat *old, const void *data,
-	size_t n)
+	size_t n, const struct kv_progress_watch *w)
 {
 	int fd = temp_open(dir), rc;
 
 	if (fd < 0)
 		return fd;
-	rc = fill(fd, old, data, n);
+	rc = fill(fd, old, data, n, w);
 	if (rc == 0 && renameat(dir, temp.name, dir, name) < 0)
 		rc = -errno;
 	if (rc < 0)
@@ -106,7 +108,8 @@ replace(int dir, const char *name, const struct stat *old, const void *data,
 }
 
 int
-kv_fileout_write(int fd, const void *data, size_t n)
+kv_fileout_write(int fd, const void *data, size_t n,
+		 const struct kv_progress_watch *w)
 {
 	struct pollfd ready = { .fd = fd, .events = POLLOUT };
 	const char *p = data;
@@ -121,22 +124,26 @@ kv_fileout_write(int fd, const void *data, size_t n)
 		if (done > 0) {
 			p += done;
 			n -= (size_t)done;
+			if (w)
+				w->moved(w->arg, (size_t)done);
 		}
 	}
 	return 0;
 }
 
 static int
-write_into(const char *path, const void *data, size_t n)
+write_into(const char *path, const void *data, size_t n,
+	   const struct kv_progress_watch *w)
 {
 	int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
 
-	return fd < 0 ? -errno : fill(fd, NULL, data, n);
+	return fd < 0 ? -errno : fill(fd, NULL, data, n, w);
 }
 
 /* PATH names no link; it is taken apart. OLD as replace()'s. */
 static int
-save_real(char *path, const struct stat *old, const void *data, size_t n)
+save_real(char *path, const struct stat *old, const void *data, size_t n,
+	  const struct kv_progress_watch *w)
 {
 	char *slash = strrchr(path, '/');
 	const char *folder = !slash ? "." : slash == path ? "/" : path;
@@ -147,11 +154,12 @@ save_real(char *path, const struct stat *old, const void *data, size_t n)
 	dir = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (dir < 0)
 		return -errno;
-	return replace(dir, slash ? slash + 1 : path, old, data, n);
+	return replace(dir, slash ? slash + 1 : path, old, data, n, w);
 }
 
 int
-kv_fileout_save(const char *path, const void *data, size_t n)
+kv_fileout_save(const char *path, const void *data, size_t n,
+		const struct kv_progress_watch *w)
 {
 	bool is_there;
 	struct stat st;
@@ -160,18 +168,18 @@ kv_fileout_save(const char *path, const void *data, size_t n)
 
 	is_there = stat(path, &st) == 0;
 	if (is_there && !S_ISREG(st.st_mode))
-		return write_into(path, data, n);
+		return write_into(path, data, n, w);
 	real = is_there ? realpath(path, NULL) : strdup(path);
 	if (!real)
 		return -errno;
-	rc = save_real(real, is_there ? &st : NULL, data, n);
+	rc = save_real(real, is_there ? &st : NULL, data, n, w);
 	free(real);
 	return rc;
 }
 
 int
 kv_fileout_save_key(int dir, const struct kv_key *key, const void *data,
-		    size_t n)
+		    size_t n, const struct kv_progress_watch *w)
 {
 	char path[KV_KEYFILE_SIZE], *name = path, *end;
 	kv_auto_close int at = -1;
@@ -191,5 +199,5 @@ kv_fileout_save_key(int dir, const struct kv_key *key, const void *data,
 		dir = at = next;
 		name = end + 1;
 	}
-	return replace(dir, name, NULL, data, n);
+	return replace(dir, name, NULL, data, n, w);
 }

@@ -115,6 +115,8 @@ kv_progress_update(struct kv_progress *p, uint64_t keys, uint64_t bytes,
 void
 kv_progress_clear(struct kv_progress *p)
 {
-	if (p->is_on && p->shown)
-		show(p, "");
+	if (!p->is_on || !p->shown)
+		return;
+	show(p, "");
+	p->next_ns = 0;
 }

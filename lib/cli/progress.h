@@ -26,6 +26,12 @@ struct kv_progress {
 	size_t shown;     /* columns that the line on the screen takes */
 };
 
+/* Whoever moves many bytes tells of each piece of them. */
+struct kv_progress_watch {
+	void (*moved)(void *arg, size_t bytes);
+	void *arg;
+};
+
 /* QUIET: no line at all, as with --json. FD is stderr but for tests. */
 void kv_progress_init(struct kv_progress *p, int fd, bool quiet,
 		      uint64_t now_ns);
@@ -34,7 +40,8 @@ void kv_progress_init(struct kv_progress *p, int fd, bool quiet,
 void kv_progress_update(struct kv_progress *p, uint64_t keys, uint64_t bytes,
 			uint64_t now_ns);
 
-/* Takes the line off the screen: at the end, and ahead of any message. */
+/* Takes the line off the screen: at the end, and ahead of any message. The next
+ * update brings it back. */
 void kv_progress_clear(struct kv_progress *p);
 
 #endif

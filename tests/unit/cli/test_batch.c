@@ -40,7 +40,7 @@ add(struct kv_batch *b, const char *key, const char *path)
 {
 	const struct kv_key k = { key, strlen(key) };
 
-	return kv_batch_add(b, &k, path, false);
+	return kv_batch_add(b, &k, path, false, NULL);
 }
 
 static void

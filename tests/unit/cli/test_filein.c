@@ -1,9 +1,11 @@
 #include "cli/filein.h"
 
+#include "cli/progress.h"
 #include "test.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pty.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,7 +55,7 @@ test_sizes(void **state)
 		make_file(sizes[i]);
 		kv_bytes_reset(&b);
 		assert_int_equal(kv_bytes_append(&b, "ab", 2), 0);
-		assert_int_equal(kv_filein_read(&b, "f", true), 0);
+		assert_int_equal(kv_filein_read(&b, "f", true, NULL), 0);
 		assert_int_equal(b.len, 2 + sizes[i]);
 		assert_memory_equal(b.data, "ab", 2);
 		for (size_t j = 0; j < sizes[i]; j++)
@@ -70,8 +72,48 @@ test_no_size_known_beforehand(void **state)
 
 	(void)state;
 	/* A regular file of "0 bytes" that has some. */
-	assert_int_equal(kv_filein_read(&b, "/proc/self/status", true), 0);
+	assert_int_equal(kv_filein_read(&b, "/proc/self/status", true, NULL),
+			 0);
 	assert_true(b.len > 100);
+	kv_bytes_fini(&b);
+}
+
+static void
+count_piece(void *arg, size_t bytes)
+{
+	size_t *n = arg;
+
+	n[0]++;
+	n[1] += bytes;
+}
+
+/* A large file comes in pieces, so that there is something to tell; a terminal
+ * shows already what is typed. */
+static void
+test_watched(void **state)
+{
+	size_t n[2] = { 0, 0 };
+	const struct kv_progress_watch w = { count_piece, n };
+	struct kv_bytes b = { 0 };
+	int keyboard, tty;
+
+	(void)state;
+	make_file(0);
+	assert_int_equal(truncate("f", 20 << 20), 0);
+	assert_int_equal(kv_filein_read(&b, "f", true, &w), 0);
+	assert_int_equal(b.len, 20 << 20);
+	assert_true(n[0] >= 3);
+	assert_int_equal(n[1], b.len);
+
+	n[0] = 0;
+	assert_int_equal(openpty(&keyboard, &tty, NULL, NULL, NULL), 0);
+	assert_int_equal(write(keyboard, "typed\n\4", 7), 7);
+	kv_bytes_reset(&b);
+	assert_int_equal(kv_filein_read(&b, ttyname(tty), true, &w), 0);
+	assert_int_equal(b.len, 6);
+	assert_int_equal(n[0], 0);
+	close(keyboard);
+	close(tty);
 	kv_bytes_fini(&b);
 }
 
@@ -94,7 +136,7 @@ test_fifo(void **state)
 				_exit(1);
 		_exit(0);
 	}
-	assert_int_equal(kv_filein_read(&b, "fifo", true), 0);
+	assert_int_equal(kv_filein_read(&b, "fifo", true, NULL), 0);
 	assert_int_equal(b.len, 2000);
 	assert_memory_equal(b.data + 1990, dir, 10);
 	assert_int_equal(waitpid(pid, &status, 0), pid);
@@ -109,13 +151,13 @@ test_failures_leave_the_buffer(void **state)
 
 	(void)state;
 	assert_int_equal(kv_bytes_append(&b, "ab", 2), 0);
-	assert_int_equal(kv_filein_read(&b, "absent", true), -ENOENT);
-	assert_int_equal(kv_filein_read(&b, ".", true), -EISDIR);
-	assert_int_equal(kv_filein_read(&b, "-", false), -ENOENT);
+	assert_int_equal(kv_filein_read(&b, "absent", true, NULL), -ENOENT);
+	assert_int_equal(kv_filein_read(&b, ".", true, NULL), -EISDIR);
+	assert_int_equal(kv_filein_read(&b, "-", false, NULL), -ENOENT);
 	/* Larger than what is taken; nothing is read of it. */
 	make_file(0);
 	assert_int_equal(truncate("f", (off_t)KV_FILEIN_BYTES_MAX + 1), 0);
-	assert_int_equal(kv_filein_read(&b, "f", true), -EFBIG);
+	assert_int_equal(kv_filein_read(&b, "f", true, NULL), -EFBIG);
 	assert_int_equal(b.len, 2);
 	kv_bytes_fini(&b);
 }
@@ -140,7 +182,7 @@ test_changing_file_is_refused(void **state)
 	}
 	for (int i = 0; i < 1000 && rc == 0; i++) {
 		kv_bytes_reset(&b);
-		rc = kv_filein_read(&b, "f", true);
+		rc = kv_filein_read(&b, "f", true, NULL);
 	}
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
@@ -155,6 +197,7 @@ main(void)
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_sizes),
 		cmocka_unit_test(test_no_size_known_beforehand),
+		cmocka_unit_test(test_watched),
 		cmocka_unit_test(test_fifo),
 		cmocka_unit_test(test_failures_leave_the_buffer),
 		cmocka_unit_test(test_changing_file_is_refused),

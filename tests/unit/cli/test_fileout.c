@@ -1,5 +1,6 @@
 #include "cli/fileout.h"
 
+#include "cli/progress.h"
 #include "test.h"
 
 #include <dirent.h>
@@ -79,11 +80,11 @@ static void
 test_new_and_replaced(void **state)
 {
 	(void)state;
-	assert_int_equal(kv_fileout_save("new", "one", 3), 0);
+	assert_int_equal(kv_fileout_save("new", "one", 3, NULL), 0);
 	expect_file("new", "one");
 	assert_int_equal(mode("new"), S_IFREG | 0644);
 	assert_int_equal(chmod("new", 0600), 0);
-	assert_int_equal(kv_fileout_save("./new", "", 0), 0);
+	assert_int_equal(kv_fileout_save("./new", "", 0, NULL), 0);
 	expect_file("new", "");
 	assert_int_equal(mode("new"), S_IFREG | 0600);
 	assert_int_equal(count("."), 1);
@@ -95,9 +96,9 @@ test_links_are_followed(void **state)
 {
 	(void)state;
 	assert_int_equal(mkdir("d", 0755), 0);
-	assert_int_equal(kv_fileout_save("d/f", "old", 3), 0);
+	assert_int_equal(kv_fileout_save("d/f", "old", 3, NULL), 0);
 	assert_int_equal(symlink("d/f", "link"), 0);
-	assert_int_equal(kv_fileout_save("link", "new", 3), 0);
+	assert_int_equal(kv_fileout_save("link", "new", 3, NULL), 0);
 	expect_file("d/f", "new");
 	assert_true(S_ISLNK(mode("link")));
 	assert_int_equal(unlink("link"), 0);
@@ -112,27 +113,27 @@ test_what_is_no_file_is_written_to(void **state)
 	int fd;
 
 	(void)state;
-	assert_int_equal(kv_fileout_save("/dev/null", "x", 1), 0);
+	assert_int_equal(kv_fileout_save("/dev/null", "x", 1, NULL), 0);
 	assert_true(S_ISCHR(mode("/dev/null")));
 	assert_int_equal(mkfifo("fifo", 0600), 0);
 	fd = open("fifo", O_RDWR);
-	assert_int_equal(kv_fileout_save("fifo", "through", 7), 0);
+	assert_int_equal(kv_fileout_save("fifo", "through", 7, NULL), 0);
 	assert_int_equal(read(fd, buf, 7), 7);
 	assert_string_equal(buf, "through");
 	assert_true(S_ISFIFO(mode("fifo")));
 	close(fd);
 	assert_int_equal(unlink("fifo"), 0);
-	assert_int_equal(kv_fileout_save("/dev/full", "x", 1), -ENOSPC);
+	assert_int_equal(kv_fileout_save("/dev/full", "x", 1, NULL), -ENOSPC);
 }
 
 static void
 test_failures_leave_no_trace(void **state)
 {
 	(void)state;
-	assert_int_equal(kv_fileout_save("absent/f", "x", 1), -ENOENT);
-	assert_int_equal(kv_fileout_save(".", "x", 1), -EISDIR);
-	assert_int_equal(kv_fileout_save("absent/", "x", 1), -ENOENT);
-	assert_int_equal(kv_fileout_save("", "x", 1), -ENOENT);
+	assert_int_equal(kv_fileout_save("absent/f", "x", 1, NULL), -ENOENT);
+	assert_int_equal(kv_fileout_save(".", "x", 1, NULL), -EISDIR);
+	assert_int_equal(kv_fileout_save("absent/", "x", 1, NULL), -ENOENT);
+	assert_int_equal(kv_fileout_save("", "x", 1, NULL), -ENOENT);
 	assert_int_equal(count("."), 0);
 }
 
@@ -146,14 +147,16 @@ test_full_disk(void **state)
 	pid_t pid;
 
 	(void)state;
-	assert_int_equal(kv_fileout_save("f", "old", 3), 0);
+	assert_int_equal(kv_fileout_save("f", "old", 3, NULL), 0);
 	pid = fork();
 	assert_true(pid >= 0);
 	if (pid == 0) {
 		signal(SIGXFSZ, SIG_IGN);
 		if (setrlimit(RLIMIT_FSIZE, &limit) < 0)
 			_exit(1);
-		_exit(kv_fileout_save("f", big, sizeof(big)) == -EFBIG ? 0 : 2);
+		_exit(kv_fileout_save("f", big, sizeof(big), NULL) == -EFBIG
+			      ? 0
+			      : 2);
 	}
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	assert_int_equal(status, 0);
@@ -174,14 +177,14 @@ test_signals(void **state)
 
 	(void)state;
 	assert_non_null(big);
-	assert_int_equal(kv_fileout_save("f", "old", 3), 0);
+	assert_int_equal(kv_fileout_save("f", "old", 3, NULL), 0);
 	for (size_t i = 0; i < KV_ARRAY_LEN(signals); i++) {
 		pid = fork();
 		assert_true(pid >= 0);
 		if (pid == 0) {
 			signal(signals[i], SIG_DFL);
 			for (;;)
-				if (kv_fileout_save("g", big, n) < 0)
+				if (kv_fileout_save("g", big, n, NULL) < 0)
 					_exit(1);
 		}
 		while (count(".") < 2)
@@ -205,7 +208,7 @@ save_key(int at, const char *key, const char *value)
 {
 	const struct kv_key k = { key, strlen(key) };
 
-	return kv_fileout_save_key(at, &k, value, strlen(value));
+	return kv_fileout_save_key(at, &k, value, strlen(value), NULL);
 }
 
 static void
@@ -228,7 +231,7 @@ test_keys_stay_below_the_folder(void **state)
 	assert_int_equal(count("d"), 3);
 
 	/* Links that somebody left there lead nowhere. */
-	assert_int_equal(kv_fileout_save("victim", "old", 3), 0);
+	assert_int_equal(kv_fileout_save("victim", "old", 3, NULL), 0);
 	assert_int_equal(symlink("../victim", "d/link"), 0);
 	assert_int_equal(save_key(at, "link", "5"), 0);
 	expect_file("victim", "old");
@@ -241,6 +244,31 @@ test_keys_stay_below_the_folder(void **state)
 	assert_int_equal(save_key(at, key, "6"), -ENOTDIR);
 	assert_int_equal(count("."), 2);
 	close(at);
+}
+
+static void
+count_piece(void *arg, size_t bytes)
+{
+	size_t *n = arg;
+
+	n[0]++;
+	n[1] += bytes;
+}
+
+static void
+test_watched(void **state)
+{
+	static char big[4 << 20];
+	size_t n[2] = { 0, 0 };
+	const struct kv_progress_watch w = { count_piece, n };
+
+	(void)state;
+	assert_int_equal(kv_fileout_save("w", big, sizeof(big), &w), 0);
+	assert_true(n[0] >= 4);
+	assert_int_equal(n[1], sizeof(big));
+	assert_int_equal(kv_fileout_save("/dev/null", big, sizeof(big), &w), 0);
+	assert_int_equal(n[1], 2 * sizeof(big));
+	assert_int_equal(unlink("w"), 0);
 }
 
 static void
@@ -258,7 +286,7 @@ test_write_to_a_full_pipe(void **state)
 	assert_true(pid >= 0);
 	if (pid == 0) {
 		close(fds[0]);
-		_exit(kv_fileout_write(fds[1], big, sizeof(big)) ? 1 : 0);
+		_exit(kv_fileout_write(fds[1], big, sizeof(big), NULL) ? 1 : 0);
 	}
 	close(fds[1]);
 	while ((got = read(fds[0], big, 5000)) != 0) {
@@ -275,9 +303,9 @@ test_write_to_a_full_pipe(void **state)
 	signal(SIGPIPE, SIG_IGN);
 	assert_int_equal(pipe(fds), 0);
 	close(fds[0]);
-	assert_int_equal(kv_fileout_write(fds[1], "x", 1), -EPIPE);
+	assert_int_equal(kv_fileout_write(fds[1], "x", 1, NULL), -EPIPE);
 	close(fds[1]);
-	assert_int_equal(kv_fileout_write(fds[1], "x", 1), -EBADF);
+	assert_int_equal(kv_fileout_write(fds[1], "x", 1, NULL), -EBADF);
 	signal(SIGPIPE, SIG_DFL);
 }
 
@@ -292,6 +320,7 @@ main(void)
 		cmocka_unit_test(test_full_disk),
 		cmocka_unit_test(test_signals),
 		cmocka_unit_test(test_keys_stay_below_the_folder),
+		cmocka_unit_test(test_watched),
 		cmocka_unit_test(test_write_to_a_full_pipe),
 	};
 

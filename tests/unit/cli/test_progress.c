@@ -80,6 +80,9 @@ test_line_comes_late_and_goes(void **state)
 				       "\r");
 	kv_progress_clear(&p);
 	assert_string_equal(screen(t), "");
+	/* What was taken off for a message comes back with the next one. */
+	kv_progress_update(&p, 5000, 4ull << 30, 104 * S + 1);
+	assert_string_equal(screen(t), "\r5000/5000 keys  4.0 GiB  1.0 GiB/s");
 }
 
 static void
