@@ -53,7 +53,7 @@ is "$(cat err)" 'kvget: big: small/file: File too large' \
 	'the line has key, file and cause'
 is "$(cat small/file)" old 'the old file stays'
 exits 74 'in a batch' limited kvget $A --batch small m1
-is "$(cat err)" 'kvget: m1: m1: File too large' 'a line'
+is "$(cat err)" 'kvget: m1: small/m1: File too large' 'a line'
 is "$(find small -type f)" small/file 'nothing else is there'
 
 # A full disk.
