@@ -53,6 +53,12 @@ echo 'int kv_open(void *f, unsigned long n) { return f && n; }
 __attribute__((visibility("hidden"))) int kv_foo_y(void) { return 1; }' \
 	>foo_none.c
 build_lib foo_none.c || exit 70
+not_ok 'symbols: no manual' scripts/check-symbols
+said 'kv_open is declared in lib/kvpool.h, but not in man/libkvpool.3'
+echo '.It Fn kv_open , Fn kv_old' >man/libkvpool.3
+not_ok 'symbols: a manual of another library' scripts/check-symbols
+said 'kv_old is in man/libkvpool.3, but not declared in lib/kvpool.h'
+echo '.It Fn kv_open' >man/libkvpool.3
 ok 'symbols: right' scripts/check-symbols
 mv foo_none.c foo_x.c
 echo 'int kv_foo_whole(void) { return 1; }' >foo.c
