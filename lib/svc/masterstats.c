@@ -195,6 +195,8 @@ kv_masterstats_each(const struct kv_master *m, kv_masterstats_fn *fn, void *arg)
 
 	gauge_one("master_key_count", "keys of the directory",
 		  kv_dir_keys(m->dir), fn, arg);
+	gauge_one("mem_cache_nums_", "keys that are in memory of a node",
+		  kv_dir_keys(m->dir), fn, arg);
 	gauge_one("master_active_clients", "nodes", m->n_members, fn, arg);
 	gauge_one("kvpool_master_joining_nodes",
 		  "nodes that have not yet published all", m->n_joining, fn,

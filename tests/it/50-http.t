@@ -231,6 +231,7 @@ is "$(perl "$TOP/tests/lib/promlint.pl" <master.prom)" '' \
 	'Prometheus would take them'
 sum=$((count + 20000 + 2))
 like "$(cat master.prom)" "^master_key_count $sum\$" 'how many keys'
+like "$(cat master.prom)" "^mem_cache_nums_ $sum\$" 'all of them in memory'
 like "$(cat master.prom)" '^master_active_clients 2$' 'how many nodes'
 like "$(cat master.prom)" '^master_total_capacity_bytes 536870912$' 'how much'
 like "$(cat master.prom)" \
@@ -254,24 +255,31 @@ get /metrics/summary
 like "$(body)" '^Mem Storage: .* / 256.0 MiB \| Keys: ' 'its line for people'
 answers 404 /get_all_keys
 
-# The manuals name every metric: of operations and actions the pattern.
-sed 's/^\.It Li //; s/ Ns Ar \(OP\|ACT\) Ns Li /\1/' "$TOP/man/kvmaster.8" \
-	>master.names
-sed 's/^\.It Li //' "$TOP/man/kvclient.8" >client.names
+# The manuals name every metric and no other: of operations and actions the
+# pattern.
+names()
+{
+	sed -n '/^\.Ss Metrics/,/^\.Sh /s/^\.It Li //p' "$TOP/man/$1" |
+		sed 's/ Ns Ar \(OP\|ACT\) Ns Li /\1/'
+}
+names kvmaster.8 >master.names
+names kvclient.8 >client.names
 ops='put_end\|get_replica_list\|exist_key'
 acts='remove\|remove_by_regex\|remove_all\|mount_segment\|unmount_segment\|ping'
-# missing NAMES MANUAL: of the names those that are no line of the manual.
+# missing NAMES OTHERS: those that are not among the others.
 missing()
 {
-	sort -u "$2" >manual
-	sort -u "$1" | comm -23 - manual
+	sort -u "$2" >others
+	sort -u "$1" | comm -23 - others
 }
 sed -n 's/^# TYPE \([^ ]*\) .*/\1/p' master.prom |
 	sed "s/^master_\\(batch_\\)\\{0,1\\}\\($ops\\)_/master_\\1OP_/
 		s/^master_\\($acts\\)_\\([a-z]*_total\\)\$/master_ACT_\\2/" >shown
 is "$(missing shown master.names)" '' 'kvmaster(8) names all metrics'
+is "$(missing master.names shown)" '' 'and no others'
 sed -n 's/^# TYPE \([^ ]*\) .*/\1/p' client.prom >shown
 is "$(missing shown client.names)" '' 'kvclient(8) names all metrics'
+is "$(missing client.names shown)" '' 'and no others'
 
 # ---- nodes that do not answer ----
 

@@ -98,6 +98,7 @@ requests_are_counted_by_what_they_are(void **state)
 	assert_int_equal(rig_stat(&req, "master_mount_segment_requests_total"),
 			 1);
 	assert_int_equal(rig_stat(&req, "master_key_count"), 1);
+	assert_int_equal(rig_stat(&req, "mem_cache_nums_"), 1);
 }
 
 int
