@@ -16,6 +16,7 @@ start()
 {
 	log=$T/$1
 	shift
+	: >"$log"
 	"$KV_BIN/kvclient" --global-segment-size 32MB --port 0 \
 		--socket "$sock" --host 127.0.0.1 "$@" 2>"$log" &
 	pid=$!
@@ -141,6 +142,7 @@ ended 50
 is "$code" 0 'and it ends well'
 
 if unshare -pf true 2>/dev/null; then
+	: >"$T/one"
 	unshare -pf --kill-child "$KV_BIN/kvclient" --port 0 \
 		--global-segment-size 32MB --socket "$sock" 2>"$T/one" &
 	pid=$!
@@ -199,6 +201,7 @@ ended 50
 
 printf '{"global_segment_size": "16MB", "master_server_address": "%s"}' \
 	nosuch.invalid:1 >"$T/config"
+: >"$T/waiting"
 "$KV_BIN/kvclient" --config "$T/config" --port 0 --socket "$sock" \
 	2>"$T/waiting" &
 pid=$!
