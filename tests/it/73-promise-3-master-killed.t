@@ -36,15 +36,48 @@ kill_masters()
 	done
 }
 
+# nodes: all of a pool.
+nodes()
+{
+	for node in a b c; do
+		start_client $node
+	done
+	wait_nodes 3
+}
+
 start_master m
-for node in a b c; do
-	start_client $node
-done
-wait_nodes 3
+nodes
 hammers one
 kill_masters m
 for node in a b c -; do
 	driven "one-$node" "killed and restarted: nothing of $node is lost"
 done
+end_all
+
+# Two masters, of which there is always one, but not always the same.
+MASTERS=
+start_master first
+start_master second
+nodes
+hammers two
+kill_masters first second
+for node in a b c -; do
+	driven "two-$node" "killed in turn: nothing of $node is lost"
+done
+watch before --do=put --once --prefix=kept --keys=50 $(at a)
+crash first
+watch after --once --prefix=kept --keys=50 $(at b)
+is "$(sum after 3)" 50 'without the first one, what was put is got'
+watch new --do=put --once --prefix=new --keys=50 $(at -)
+is "$(sum new 3)" 50 'and more is put'
+watch got --once --prefix=new --keys=50 $(at c)
+is "$(sum got 3)" 50 'and got elsewhere'
+crash second
+again first
+wait_nodes 3 # until they have told it what they hold
+watch back --once --prefix=kept --keys=50 $(at b)
+is "$(sum back 3)" 50 'the first one alone, back again: what was put is got'
+watch back --once --prefix=new --keys=50 $(at -)
+is "$(sum back 3)" 50 'also what was put without it'
 end_all
 done_testing
