@@ -92,7 +92,7 @@ is "$(find w -type f | grep -vc '^w/x/dir/')" 0 'below the folder'
 find w/x/dir -type f -exec cat {} + | sort >got
 seq -f 'value %g' $n | sort | cmp - got >cmp.out 2>&1
 is "$(cat cmp.out)" '' 'with its value'
-perl -MJSON::PP -e 'local $/; print map { "w/x/dir/$_->{file}\0" }
+perl -MJSON::PP -e 'local $/; print map { "$_->{file}\0" }
 	@{decode_json(<STDIN>)}' <files | xargs -0 cat >got
 seq -f 'value %g' $n | cmp - got >cmp.out 2>&1
 is "$(cat cmp.out)" '' '--json names the right file of each'
