@@ -26,6 +26,19 @@ static void op_retry(struct kv_putop *op);
 
 /* ---- the end ---- */
 
+/* An owner that did not answer while there was time left was not waited for
+ * any longer: that is not what the caller knows as the deadline. */
+static int
+final_status(const struct kv_putop *op, const struct kv_putop_key *k)
+{
+	if (k->n_done > 0)
+		return 0;
+	if (k->status == -KV_ETIMEOUT &&
+	    kv_loop_now(op->ch->loop) < op->deadline)
+		return -KV_EUNREACHABLE;
+	return k->status;
+}
+
 static void
 op_end(struct kv_putop *op)
 {
@@ -40,9 +53,7 @@ op_end(struct kv_putop *op)
 	for (i = 0; i < op->n; i++) {
 		it = &op->items[i];
 		it->replicas = op->keys[i].n_done;
-		it->status = op->keys[i].status;
-		if (it->replicas > 0)
-			it->status = 0;
+		it->status = final_status(op, &op->keys[i]);
 		more.put_fails += it->status < 0 && it->status != -KV_EEXISTS;
 		more.puts_short +=
 			it->status == 0 && it->replicas < op->replicas;

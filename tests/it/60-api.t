@@ -59,7 +59,7 @@ build()
 		"$build_source" "$@"
 }
 
-for program in store inproc xfer rank; do
+for program in store inproc xfer rank deadline; do
 	ok "$program: build with the shared library" \
 		build $program shared $(pkg-config --libs kvpool)
 	ok "$program: build with the static library" \
@@ -103,6 +103,16 @@ done
 ok 'the example of libkvpool.3' example "$MASTERS"
 is "$(cat "$T/out")" 'put: ok, 1 copies
 get: ok, 2097152 bytes' 'says what it should'
+end_all
+
+MASTERS=
+start_master alone
+start_client only
+wait_nodes 1
+for kind in shared static; do
+	ok "deadlines, $kind" "$T/deadline-$kind" "$MASTERS" "$(pid_of only)"
+	wait_nodes 1
+done
 end_all
 
 ok 'make uninstall' installed uninstall
