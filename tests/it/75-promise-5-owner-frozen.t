@@ -1,7 +1,7 @@
 #!/bin/sh
 # Promise 5, case-010: an owner that does not answer (SIGSTOP) costs its readers
 # one wait within the deadline, not one a call; other owners keep their speed;
-# when it runs again its keys hit within two seconds.
+# when it runs again its keys hit soon.
 # shellcheck disable=SC2046 # at gives several words
 . "$(dirname "$0")/../lib/tap.sh"
 . "$(dirname "$0")/../lib/cluster.sh"
@@ -26,8 +26,8 @@ calls()
 {
 	name=$1
 	shift
-	drive "$name" watch $(at b) --seconds=$((10 + KV_SLOW / 2)) --timeout-ms=$DEADLINE \
-		--pause-ms=5 --size=20k "$@"
+	drive "$name" watch $(at b) --until="$T/stop" --seconds=120 \
+		--timeout-ms=$DEADLINE --pause-ms=5 --size=20k "$@"
 }
 calls on-a --threads=4 --keys=200 --prefix=on-a
 calls on-c --keys=200 --prefix=on-c
@@ -36,7 +36,8 @@ calls exist --do=exist --keys=200 --prefix=on-a
 # It is the local node of this one, which has to do without it.
 calls local --prefix=on-c --keys=200 --threads=2 $(at a)
 calls local-put --do=put --prefix=local-put --keys=1000000 $(at a)
-sleep 1
+ok 'all of them have something' try_for 20 \
+	hit on-a on-c both exist local local-put 0
 
 stopped=$(now)
 freeze a
@@ -49,6 +50,11 @@ driven puts 'puts that prefer it go elsewhere'
 is "$(sum puts 8)$(sum puts 4)" 00 'all of them'
 going=$(now)
 thaw a
+# The bound is for busy machines; a back-off that is too long does not fit.
+ok 'on-a: all hits soon after it runs again' try_for $((5 * KV_SLOW)) heals on-a
+healed=$(now)
+sleep 1
+: >"$T/stop"
 for name in on-a on-c both exist local local-put; do
 	driven $name "$name: each call ends by its deadline"
 done
@@ -69,10 +75,8 @@ for name in local local-put; do
 	ok "$name: later calls do not wait again" test \
 		"$(max $name 2 $settled "$going")" -le $((400 * KV_SLOW))
 done
-healed=$((going + 1500 + 500 * KV_SLOW))
-is "$(sum on-a 4 $healed)$(sum on-a 8 $healed)" 00 \
-	'on-a: all hits two seconds after it runs again'
-ok 'on-a: hits then' test "$(sum on-a 3 $healed)" -gt 0
+is "$(sum on-a 4 "$healed")$(sum on-a 8 "$healed")" 00 'on-a: and it stays so'
+ok 'on-a: hits then' test "$(sum on-a 3 "$healed")" -gt 0
 wait_nodes 3
 end_all
 done_testing

@@ -18,6 +18,12 @@ for name in m a b; do
 	netns $name "$number" || skip_all 'network namespaces are not allowed here'
 done
 
+# Its sockets are files, but the masters that a node names are in there.
+kvdiag()
+{
+	ip netns exec "$NS-b" "$KV_BIN/kvdiag" "$@"
+}
+
 # The far side of the link of NAME: its host sees nothing.
 cut()
 {
@@ -39,7 +45,7 @@ for name in a b; do
 done
 both_live()
 {
-	[ "$(ip netns exec "$NS-b" kvdiag --socket= --master=$MASTERS nodes |
+	[ "$(kvdiag --socket= --master=$MASTERS nodes |
 		grep -c ' live ')" -eq 2 ]
 }
 try_for 30 both_live || exit 70
@@ -52,39 +58,41 @@ in_b()
 	IN="ip netns exec $NS-b" drive "$name" watch $(at b) \
 		--timeout-ms=3000 "$@"
 }
-LOAD=$((8 + KV_SLOW / 2))
 
-in_b put --do=put --once --prefix=k --keys=64 --batch=16 --size=3MB \
+# load WHAT OPTION...: until $T/stop is there
+load()
+{
+	what=$1
+	shift
+	in_b "$round-$what" --until="$T/stop" --seconds=120 "$@"
+}
+
+in_b put --do=put --once --prefix=k --keys=64 --batch=4 --size=3MB \
 	--hard-pin --prefer=10.9.0.1:20002
 driven put '192 MB are put from b to a'
 is "$(sum put 3)" 64 'all of them'
 is "$(stat a keys)" 64 'at a'
 
 for round in get put master; do
-	in_b $round-get --prefix=k --keys=64 --batch=64 --size=3MB --seconds="$LOAD"
-	in_b $round-put --do=put --prefix=$round --keys=100000 --batch=16 \
-		--size=3MB --seconds="$LOAD" --prefer=10.9.0.1:20002
-	in_b $round-own --do=exist --prefix=$round --keys=100000 --batch=16 \
-		--seconds="$LOAD"
-	sleep 0.7
+	rm -f "$T/stop"
+	load get --prefix=k --keys=64 --batch=4 --size=3MB
+	load put --do=put --prefix=$round --keys=100000 --batch=2 --size=3MB \
+		--prefer=10.9.0.1:20002
+	load own --do=exist --prefix=$round --keys=100000 --batch=16
+	ok "$round: gets hit and puts succeed" \
+		try_for 20 hit $round-get $round-put 0
 	side=a
 	[ $round != master ] || side=m
 	cut $side
-	gone=$(now)
 	sleep 4
 	heal $side
-	healed=$(($(now) + 1500 + 500 * KV_SLOW))
+	# The bound is for busy machines; no back-off that is too long fits.
+	ok "$round: also soon after it has healed" \
+		try_for $((5 * KV_SLOW)) hit $round-get $round-put "$(now)"
+	: >"$T/stop"
 	for what in get put own; do
 		driven $round-$what "$round: $what ends by its deadline"
 	done
-	ok "$round: gets hit before" \
-		test "$(sum $round-get 3 0 "$gone")" -gt 0
-	ok "$round: and two seconds after it has healed" test \
-		"$(sum $round-get 3 $healed)" -gt 0
-	ok "$round: puts succeed before" \
-		test "$(sum $round-put 3 0 "$gone")" -gt 0
-	ok "$round: and after" \
-		test "$(sum $round-put 3 $healed)" -gt 0
 	for name in a b; do
 		ok "$round: $name holds nothing for anybody" \
 			try_for $((12 * KV_SLOW)) idle $name

@@ -6,6 +6,8 @@
 . "$(dirname "$0")/../lib/cluster.sh"
 . "$(dirname "$0")/../lib/promise.sh"
 
+# For what moves more than the pool in one call.
+LONG=--timeout-ms=$((5000 * KV_SLOW))
 start_master m
 start_client a --global-segment-size=64MB
 wait_nodes 1
@@ -39,25 +41,27 @@ is "$(sum again 3)" "$(sum views 3)" 'the pinned ones are there, and no others'
 : >"$T/seen"
 driven views 'what was viewed has not changed'
 ok 'nothing is pinned any more' try_for 5 idle a
-watch last --do=put --once --prefix=last --keys=62 --batch=62 --size=1MB $(at a)
+watch last --do=put --once --prefix=last --keys=62 --batch=62 --size=1MB \
+	$LONG $(at a)
 is "$(sum last 3)" 62 'a batch as large as the pool'
 
 # Larger than the pool: in parts, or not.
 watch huge --do=put --once --prefix=huge --keys=200 --batch=200 --size=1MB \
-	$(at a)
+	$LONG $(at a)
 is "$(($(sum huge 3) + $(sum huge 6)))" 200 'larger: each is put, or ENOSPACE'
 ok 'larger: most are put' test "$(sum huge 3)" -ge 32
 watch giant --do=put --once --prefix=giant --keys=1 --batch=1 --size=65MB \
-	$(at a)
+	$LONG $(at a)
 like "$(cat "$T/giant.json")" ' 0 0 0 0 0 1 ETOOBIG' \
 	'an object larger than the pool: ETOOBIG'
 watch giant --do=put --once --prefix=giant --keys=1 --batch=1 --size=65MB \
-	$(at -)
+	$LONG $(at -)
 like "$(cat "$T/giant.json")" ' 0 0 0 0 0 1 ETOOBIG' 'from far away, too'
 watch whole --do=put --once --prefix=whole --keys=1 --batch=1 --size=63MB \
-	$(at -)
+	$LONG $(at -)
 is "$(sum whole 3)" 1 'one as large as the pool'
-watch whole --once --prefix=whole --keys=1 --batch=1 --size=63MB $(at -)
+watch whole --once --prefix=whole --keys=1 --batch=1 --size=63MB $LONG \
+	$(at -)
 is "$(sum whole 3)" 1 'is read'
 
 # Hard-pinned ones never leave.

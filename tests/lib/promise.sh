@@ -11,6 +11,9 @@
 #	max NAME COLUMN [FROM [TO]]	the same (1: time, 2: ms, 3: status 0,
 #					4: EMISS, 5: EBUSY, 6: ENOSPACE,
 #					7: EEXISTS, 8: others)
+#	hit NAME... FROM		whether each has had something since
+#	heals NAME...			the same and nothing else, for a while:
+#					their last 20 lines have status 0 only
 #	now				ms since 1970
 #	at NODE				options that lead a driver there; with -
 #					for NODE, to the masters only
@@ -45,6 +48,25 @@ echo "# KV_SEED=$KV_SEED KV_SLOW=$KV_SLOW"
 secs()
 {
 	echo "$1${KV_LONG:+0}"
+}
+
+hit()
+{
+	for promise_from; do :; done
+	for promise_name; do
+		[ "$promise_name" != "$promise_from" ] || continue
+		[ "$(sum "$promise_name" 3 "$promise_from")" -gt 0 ] ||
+			return 1
+	done
+}
+
+heals()
+{
+	for promise_name; do
+		tail -n 20 "$T/$promise_name.json" |
+			awk '$3 == 0 || $4 + $5 + $6 + $8 > 0 { bad = 1 }
+			END { exit bad || NR < 20 }' || return 1
+	done
 }
 
 rand()

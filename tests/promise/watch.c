@@ -4,9 +4,10 @@
  * Makes the same calls again and again, on `batch` keys PREFIX/0... at a time,
  * and writes a line about each: when it began (ms since 1970), how many ms it
  * took, and keys with status 0, EMISS, EBUSY, ENOSPACE, EEXISTS, any other; at
- * last the name of one other status, or -. --once goes through the keys once,
- * --hold too, keeps the views until the file --until exists, and looks at them
- * again. Exits as hammer does.
+ * last the name of one other status, or -. It ends after --seconds, or as soon
+ * as the file --until exists. --once goes through the keys once, --hold too,
+ * keeps the views until the file --until exists, and looks at them again. Exits
+ * as hammer does.
  */
 #include <inttypes.h>
 #include <pthread.h>
@@ -28,7 +29,7 @@ enum {
 };
 
 static struct driver d = { .timeout_ms = 3000 };
-static const char *what = "get", *prefix = "watch", *prefer, *until = "/";
+static const char *what = "get", *prefix = "watch", *prefer, *until;
 static uint64_t keys = 100, batch = 20, size = 100000, seconds = 5, threads = 1;
 static uint64_t replicas = 1, once, hold, hard_pin, pause_ms;
 
@@ -232,10 +233,16 @@ call(struct hand *h, uint64_t first, size_t n)
 	say(h, n, began_ms, (now_ns() - ns) / KV_NS_PER_MS);
 }
 
+static bool
+is_until(void)
+{
+	return until && access(until, F_OK) == 0;
+}
+
 static void
 hold_views(struct hand *h)
 {
-	while (access(until, F_OK) != 0)
+	while (until && !is_until())
 		usleep(10000);
 	h->views -= keys;
 	for (uint64_t i = 0; i < keys; i++)
@@ -253,7 +260,7 @@ run(void *arg)
 	do {
 		for (uint64_t i = 0; i < keys; i += batch) {
 			call(h, i, keys - i < batch ? keys - i : batch);
-			if (!once && now_ns() >= end_ns)
+			if (!once && (now_ns() >= end_ns || is_until()))
 				return NULL;
 			usleep((useconds_t)(pause_ms * 1000));
 		}
