@@ -16,7 +16,7 @@
 #include "svc/node.h"
 
 #define MASTERS_MAX    3
-#define NODES_MAX      8
+#define NODES_MAX      12
 #define REQUESTERS_MAX 16
 #define DEADLINE_NS    (5 * KV_NS_PER_S) /* of every call */
 
