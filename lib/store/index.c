@@ -8,6 +8,7 @@
 #include "base/fault.h"
 #include "mem/slab.h"
 #include "store/evict.h"
+#include "store/ledger.h"
 
 enum {
 	TENANTS_MAX = 65535,
@@ -96,6 +97,12 @@ kv_index_free(struct kv_index *ix)
 	kv_htab_fini(&ix->tenants);
 	kv_htab_fini(&ix->objects);
 	free(ix);
+}
+
+void
+kv_index_detach(struct kv_index *ix)
+{
+	ix->opts.ledger = NULL;
 }
 
 static void
@@ -270,6 +277,7 @@ kv_index_insert(struct kv_index *ix, const struct kv_index_new_object *n,
 	o->hash_hi = n->hash.hi;
 	o->id_random = n->id_random;
 	o->id_version = n->id_version;
+	o->slot = n->slot;
 	o->size = n->size;
 	o->used_ns = now;
 	o->key_len = (uint16_t)n->key_len;
@@ -281,8 +289,8 @@ kv_index_insert(struct kv_index *ix, const struct kv_index_new_object *n,
 	return o;
 }
 
-void
-kv_index_show(struct kv_index *ix, struct kv_object *o, uint64_t now)
+static void
+show(struct kv_index *ix, struct kv_object *o, uint64_t now)
 {
 	assert(o->flags & KV_OBJ_HIDDEN);
 	assert(!(o->flags & KV_OBJ_GONE));
@@ -296,10 +304,48 @@ kv_index_show(struct kv_index *ix, struct kv_object *o, uint64_t now)
 	kv_evict_add(&ix->order, o);
 }
 
+void
+kv_index_show(struct kv_index *ix, struct kv_object *o, uint64_t now)
+{
+	if (ix->opts.ledger && o->slot)
+		kv_ledger_show(ix->opts.ledger, o->slot);
+	show(ix, o, now);
+}
+
+struct kv_object *
+kv_index_adopt(struct kv_index *ix, const struct kv_index_new_object *n,
+	       uint64_t now)
+{
+	struct kv_object *o = kv_index_insert(ix, n, now);
+
+	if (!o)
+		return NULL;
+	show(ix, o, now);
+	o->flags |= KV_OBJ_UNCHECKED;
+	ix->stats.unchecked++;
+	return o;
+}
+
+void
+kv_index_checked(struct kv_index *ix, struct kv_object *o)
+{
+	ix->stats.unchecked -= (o->flags & KV_OBJ_UNCHECKED) != 0;
+	o->flags &= (uint8_t)~KV_OBJ_UNCHECKED;
+}
+
+bool
+kv_index_has_unchecked(const struct kv_index *ix)
+{
+	return ix->stats.unchecked;
+}
+
 /* Out of everything that finds it or counts it. */
 static void
 take_out(struct kv_index *ix, struct kv_object *o)
 {
+	if (ix->opts.ledger && o->slot && o->pins)
+		kv_ledger_hide(ix->opts.ledger, o->slot);
+	kv_index_checked(ix, o);
 	kv_evict_del(&ix->order, o);
 	kv_htab_del(&ix->objects, &o->node);
 	if (o->flags & KV_OBJ_HIDDEN) {
@@ -320,6 +366,9 @@ let_go(struct kv_index *ix, struct kv_object *o)
 {
 	if (o->pins)
 		return;
+	if (ix->opts.ledger && o->slot)
+		kv_ledger_release(ix->opts.ledger, o->slot);
+	o->slot = 0;
 	kv_slab_release(ix->opts.slab, kv_index_extents(o), o->n_ext);
 	if (o->n_ext > 1)
 		free(o->ext.many);
@@ -348,6 +397,8 @@ kv_index_pin(struct kv_index *ix, struct kv_object *o, uint64_t now)
 	if (o->pins++)
 		return;
 	assert(!(o->flags & KV_OBJ_GONE));
+	if (ix->opts.ledger && o->slot)
+		kv_ledger_hold(ix->opts.ledger, o->slot);
 	kv_evict_del(&ix->order, o);
 	ix->stats.pinned_bytes += kv_index_space(o);
 }
@@ -362,9 +413,21 @@ kv_index_unpin(struct kv_index *ix, struct kv_object *o)
 	if (o->flags & KV_OBJ_GONE) {
 		ix->stats.zombie_bytes -= kv_index_space(o);
 		let_go(ix, o);
-	} else {
-		kv_evict_add(&ix->order, o);
+		return;
 	}
+	if (ix->opts.ledger && o->slot)
+		kv_ledger_unhold(ix->opts.ledger, o->slot);
+	kv_evict_add(&ix->order, o);
+}
+
+void
+kv_index_touch(struct kv_index *ix, struct kv_object *o, uint64_t now)
+{
+	o->used_ns = now;
+	if (o->pins)
+		return;
+	kv_evict_del(&ix->order, o);
+	kv_evict_add(&ix->order, o);
 }
 
 void
@@ -415,18 +478,23 @@ evict(struct kv_index *ix, struct kv_object *o)
 	let_go(ix, o);
 }
 
+bool
+kv_index_evict(struct kv_index *ix)
+{
+	struct kv_object *o = kv_evict_next(&ix->order);
+
+	if (o)
+		evict(ix, o);
+	return o;
+}
+
 /* Until so much is free. False: nothing may leave any more. */
 static bool
 evict_until(struct kv_index *ix, uint64_t free_bytes)
 {
-	struct kv_object *o;
-
-	while (kv_slab_free_bytes(ix->opts.slab) < free_bytes) {
-		o = kv_evict_next(&ix->order);
-		if (!o)
+	while (kv_slab_free_bytes(ix->opts.slab) < free_bytes)
+		if (!kv_index_evict(ix))
 			return false;
-		evict(ix, o);
-	}
 	return true;
 }
 

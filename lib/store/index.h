@@ -27,15 +27,17 @@
 #include "mem/extent.h"
 #include "store/key.h"
 
-struct kv_slab;
 struct kv_index;
+struct kv_ledger;
+struct kv_slab;
 
 enum {
 	KV_OBJ_HIDDEN = 1,
 	KV_OBJ_SOFT_PIN = 2,
 	KV_OBJ_HARD_PIN = 4,
 	KV_OBJ_WANTED = 8,
-	KV_OBJ_GONE = 16, /* dropped, waits for its pins */
+	KV_OBJ_GONE = 16,      /* dropped, waits for its pins */
+	KV_OBJ_UNCHECKED = 32, /* adopted: its bytes may be others by now */
 };
 
 /* Read by others, written by index.c only. */
@@ -53,6 +55,7 @@ struct kv_object {
 	} ext;
 	uint32_t id_version;
 	uint32_t pins;
+	uint32_t slot;  /* its record in the ledger; 0: none */
 	uint16_t n_ext; /* 0: the empty value */
 	uint16_t key_len;
 	uint16_t tenant; /* interned, kv_index_tenant() */
@@ -64,7 +67,8 @@ struct kv_object {
 
 struct kv_index_opts {
 	struct kv_slab *slab;
-	uint64_t grace_ns; /* exist grace */
+	struct kv_ledger *ledger; /* NULL: the pool ends with its node */
+	uint64_t grace_ns;        /* exist grace */
 	/* An object left by eviction (not by drop): called before its memory
 	 * goes; must not call the index. */
 	void (*evicted)(void *arg, const struct kv_object *o);
@@ -79,14 +83,19 @@ struct kv_index_stats {
 	uint64_t hard_pinned;
 	uint64_t pinned_bytes; /* extents under at least one pin */
 	uint64_t zombie_bytes; /* dropped, still pinned */
+	uint64_t unchecked;    /* keys */
 	uint64_t evicted_keys; /* since the start */
 	uint64_t evicted_bytes;
 };
 
-/* NULL: no memory. The slab stays the caller's and must outlive the index. */
+/* NULL: no memory. Slab and ledger stay the caller's and must outlive the
+ * index. */
 struct kv_index *kv_index_new(const struct kv_index_opts *opts);
-/* Objects go, pinned and held ones too; the slab keeps their space. */
+/* Objects go, pinned and held ones too; the slab keeps their space, the ledger
+ * their records. */
 void kv_index_free(struct kv_index *ix);
+/* What happens from here on is not for the ledger: the node ends. */
+void kv_index_detach(struct kv_index *ix);
 
 /* Interns a tenant name, of at most KV_TENANT_BYTES_MAX: its number, or
  * -ENOMEM, -ENOSPC (65,535 known). len 0 is the tenant "default", number 0. */
@@ -118,6 +127,8 @@ int kv_index_reserve(struct kv_index *ix, uint64_t bytes, bool may_evict,
 /* Gives reserved space back. */
 void kv_index_unreserve(struct kv_index *ix, const struct kv_extent *ext,
 			unsigned n);
+/* One object leaves, the next in order; false: none may. */
+bool kv_index_evict(struct kv_index *ix);
 
 struct kv_index_new_object {
 	struct kv_hash hash;
@@ -130,6 +141,7 @@ struct kv_index_new_object {
 	unsigned n_ext;
 	uint64_t id_random;
 	uint32_t id_version;
+	uint32_t slot; /* RESERVED in the ledger, the object's from then on */
 	uint8_t flags; /* KV_OBJ_SOFT_PIN, KV_OBJ_HARD_PIN */
 };
 
@@ -139,6 +151,13 @@ struct kv_object *kv_index_insert(struct kv_index *ix,
 				  const struct kv_index_new_object *n,
 				  uint64_t now);
 void kv_index_show(struct kv_index *ix, struct kv_object *o, uint64_t now);
+/* Adds one that is shown already, and unchecked: its slot is an OBJECT. */
+struct kv_object *kv_index_adopt(struct kv_index *ix,
+				 const struct kv_index_new_object *n,
+				 uint64_t now);
+/* Its bytes are what was put. */
+void kv_index_checked(struct kv_index *ix, struct kv_object *o);
+bool kv_index_has_unchecked(const struct kv_index *ix);
 /* Out of the index at once, see above; evicted() is not called. The pointer is
  * dead unless pinned or held. */
 void kv_index_drop(struct kv_index *ix, struct kv_object *o);
@@ -147,6 +166,8 @@ void kv_index_drop(struct kv_index *ix, struct kv_object *o);
  * object frees it, unless held. */
 void kv_index_pin(struct kv_index *ix, struct kv_object *o, uint64_t now);
 void kv_index_unpin(struct kv_index *ix, struct kv_object *o);
+/* Was read, in one go. */
+void kv_index_touch(struct kv_index *ix, struct kv_object *o, uint64_t now);
 /* Marks as wanted for the grace, reads or not; soft-pinned ones are but
  * touched. Nothing for a hidden or dropped object. */
 void kv_index_want(struct kv_index *ix, struct kv_object *o, uint64_t now);

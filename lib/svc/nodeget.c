@@ -318,8 +318,7 @@ plan_key(struct planner *g, const struct kv_get_ent *ent,
 		return KV_ETOOBIG;
 	if (!(g->msg->flags & KV_GET_ZERO_COPY) && p->bytes <= g->inline_max &&
 	    p->bytes <= g->room) {
-		kv_index_pin(node->index, o, kv_loop_now(node->loop));
-		kv_index_unpin(node->index, o);
+		kv_index_touch(node->index, o, kv_loop_now(node->loop));
 		g->room -= p->bytes;
 		p->how = KV_HOW_INLINE;
 		return KV_OK;
