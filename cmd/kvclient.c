@@ -118,6 +118,7 @@ pool_start(const struct options *o, struct kv_loop *loop, const char *socket)
 	struct kv_pool_opts po = {
 		.bytes = (uint64_t)c->global_segment_size,
 		.hugepages = c->hugepages,
+		.file = c->pool_file[0] ? c->pool_file : NULL,
 		.masters = c->master_server_address,
 		.listen = listen,
 		.addr = addr_build(c->host, c->port, addr, sizeof(addr)),

@@ -62,6 +62,7 @@ struct kv_conf {
 	uint16_t client_http_port;      /* kvclient's; 0: none */
 	uint64_t client_ttl_ns;
 	bool hugepages;
+	char pool_file[KV_CONF_TEXT_SIZE]; /* "": memory */
 
 	/* What was loaded, or NULL; the string is the caller's. */
 	const char *file;

@@ -80,6 +80,7 @@ static int
 map(struct kv_seg *seg)
 {
 	int prot = seg->writable ? PROT_READ | PROT_WRITE : PROT_READ;
+	int flags = MAP_SHARED | MAP_FIXED | (seg->sparse ? MAP_NORESERVE : 0);
 	size_t room = seg->bytes + HUGE_BYTES, head;
 	unsigned char *raw, *base;
 	int err;
@@ -91,8 +92,7 @@ map(struct kv_seg *seg)
 	if (raw == MAP_FAILED)
 		return -errno;
 	head = -(uintptr_t)raw & (HUGE_BYTES - 1);
-	base = mmap(raw + head, seg->bytes, prot, MAP_SHARED | MAP_FIXED,
-		    seg->fd, 0);
+	base = mmap(raw + head, seg->bytes, prot, flags, seg->fd, 0);
 	if (base == MAP_FAILED) {
 		err = -errno;
 		munmap(raw, room);
@@ -213,10 +213,12 @@ set_up_file(struct kv_seg *seg, const char *path, char *err, size_t errlen)
 	rc = lock_file(seg->fd, path, err, errlen);
 	if (rc)
 		return rc;
+	seg->found_bytes = (uint64_t)st.st_size;
+	if (seg->sparse)
+		return map_or_say(seg, err, errlen);
 	rc = kv_room_check_file(seg->root, &file, seg->bytes, err, errlen);
 	if (rc)
 		return rc;
-	seg->found_bytes = (uint64_t)st.st_size;
 	if (!st.st_size && ftruncate(seg->fd, (off_t)seg->bytes)) {
 		rc = -errno;
 		snprintf(err, errlen, "cannot make %s %ju bytes long: %m", path,
@@ -244,7 +246,8 @@ open_file(struct kv_seg *seg, const char *path, char *err, size_t errlen)
 		return rc;
 	}
 	rc = set_up_file(seg, path, err, errlen);
-	if (rc && created)
+	/* Who locked it between the two calls keeps it. */
+	if (rc && rc != -EBUSY && created)
 		unlink(path);
 	return rc;
 }
@@ -276,7 +279,8 @@ kv_seg_open(const struct kv_seg_opts *o, struct kv_seg **out, char *err,
 		seg->root = o->root;
 	seg->bytes = o->bytes;
 	seg->writable = true;
-	rc = check_file_limit(seg->bytes, err, errlen);
+	seg->sparse = o->sparse;
+	rc = o->sparse ? 0 : check_file_limit(seg->bytes, err, errlen);
 	if (!rc && o->path)
 		rc = open_file(seg, o->path, err, errlen);
 	else if (!rc)
@@ -289,16 +293,27 @@ kv_seg_open(const struct kv_seg_opts *o, struct kv_seg **out, char *err,
 	return 0;
 }
 
-int
-kv_seg_grow(struct kv_seg *seg)
+/* Makes the file that long, if it is shorter. */
+static int
+grow_to(const struct kv_seg *seg, uint64_t bytes)
 {
+	struct rlimit rl;
 	struct stat st;
 
 	if (fstat(seg->fd, &st))
 		return -errno;
-	if ((uint64_t)st.st_size >= seg->bytes)
+	if ((uint64_t)st.st_size >= bytes)
 		return 0;
-	return ftruncate(seg->fd, (off_t)seg->bytes) ? -errno : 0;
+	/* It would raise SIGXFSZ. */
+	if (getrlimit(RLIMIT_FSIZE, &rl) == 0 && bytes > rl.rlim_cur)
+		return -EFBIG;
+	return ftruncate(seg->fd, (off_t)bytes) ? -errno : 0;
+}
+
+int
+kv_seg_grow(struct kv_seg *seg)
+{
+	return grow_to(seg, seg->bytes);
 }
 
 static void
@@ -338,12 +353,18 @@ touch(const struct kv_seg *seg, uint64_t off, uint64_t len)
 int
 kv_seg_populate(const struct kv_seg *seg, uint64_t off, uint64_t len)
 {
+	int rc = 0;
+
 	assert_inside(seg, off, len);
 	assert(off % seg->page_bytes == 0 && len % seg->page_bytes == 0);
 	if (!len)
 		return 0;
 	if (!memory_is_left(seg, len))
 		return -ENOMEM;
+	if (seg->sparse)
+		rc = grow_to(seg, off + len);
+	if (rc)
+		return rc;
 	/*
 	 * A file's blocks must be there before its pages. Memory needs this
 	 * only when the pages are touched by hand, and is better off without:

@@ -23,6 +23,7 @@ struct kv_seg {
 	bool writable;
 	bool sealed; /* the size cannot change any more */
 	bool in_file;
+	bool sparse;
 	uint64_t found_bytes; /* size of the file before; 0 for a new one */
 	long fs_type;         /* as statfs() has it */
 	const char *root;
@@ -40,6 +41,9 @@ struct kv_seg_opts {
 	 * recognised kv_seg_grow() makes it long enough.
 	 */
 	const char *path;
+	/* The file is only as long as it is populated, and room for the rest is
+	 * not looked for. */
+	bool sparse;
 
 	const char *root; /* prefix of /proc and /sys for tests; NULL: none */
 };

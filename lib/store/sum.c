@@ -21,6 +21,12 @@ kv_sum_free(struct kv_sum *s)
 }
 
 void
+kv_sum_reset(struct kv_sum *s)
+{
+	XXH3_64bits_reset((XXH3_state_t *)s);
+}
+
+void
 kv_sum_add(struct kv_sum *s, const void *p, size_t n)
 {
 	XXH3_64bits_update((XXH3_state_t *)s, p, n);

@@ -12,4 +12,8 @@ int kv_ident_random(struct kv_id *out);
  * space, so that an address means the same to them. 0 or -errno. */
 int kv_ident_host(struct kv_id *out);
 
+/* The same value as long as this kernel runs. root: prefix of /proc, "" but for
+ * tests. 0 or -errno. */
+int kv_ident_kernel(const char *root, struct kv_id *out);
+
 #endif

@@ -164,6 +164,8 @@ store_init(struct kv_node *node)
 	if (!node->slab)
 		return -errno;
 	opts.slab = node->slab;
+	if (node->o.file)
+		opts.ledger = node->o.file->ledger;
 	node->index = kv_index_new(&opts);
 	node->plan = kv_nodeget_plan_new();
 	return node->index && node->plan ? 0 : -ENOMEM;
@@ -240,6 +242,8 @@ kv_node_new(const struct kv_node_opts *opts, char *err, size_t err_bytes)
 		snprintf(err, err_bytes, "cannot start a node: %s",
 			 kv_worker_error_text(rc));
 	if (rc == 0)
+		rc = kv_nodekept_start(node, err, err_bytes);
+	if (rc == 0)
 		rc = kv_nodepeer_listen(node, err, err_bytes);
 	if (rc == 0) {
 		rc = kv_session_open_all(node);
@@ -257,8 +261,12 @@ kv_node_new(const struct kv_node_opts *opts, char *err, size_t err_bytes)
 int
 kv_node_ready(struct kv_node *node, uint64_t off, uint64_t len)
 {
-	int rc = kv_slab_add(node->slab, off, len);
+	int rc = 0;
 
+	if (node->kept)
+		kv_nodekept_ready(node, off + len);
+	else
+		rc = kv_slab_add(node->slab, off, len);
 	if (rc < 0)
 		return rc;
 	node->ready_bytes += len;
@@ -288,6 +296,8 @@ node_close(struct kv_node *node)
 	if (node->phase == KV_NODE_STOPPED)
 		return;
 	node->phase = KV_NODE_STOPPED;
+	/* First: what processes hold, they hold on when this one has ended. */
+	kv_nodekept_detach(node);
 	kv_loop_timer_del(&node->drain);
 	kv_nodepeer_unlisten(node);
 	kv_session_close_all(node);
@@ -323,7 +333,7 @@ kv_node_drained(struct kv_node *node)
 {
 	struct kv_nodepeer *peer;
 
-	if (node->phase != KV_NODE_DRAINING)
+	if (node->phase != KV_NODE_DRAINING || !kv_nodekept_is_idle(node))
 		return;
 	KV_LIST_FOREACH(peer, &node->peers, link)
 		if (peer->requests)
@@ -359,6 +369,7 @@ kv_node_free(struct kv_node *node)
 	kv_htab_fini(&node->pins);
 	kv_htab_fini(&node->writing);
 	kv_htab_fini(&node->grants);
+	kv_nodekept_free(node);
 	kv_index_free(node->index);
 	kv_slab_free(node->slab);
 	free(node->plan);
@@ -460,6 +471,10 @@ kv_node_stats_each(const struct kv_node *node, kv_node_stat_fn *fn, void *arg)
 		{ "zombie_bytes",
 		  "bytes that somebody reads of values that are gone", false,
 		  st.zombie_bytes },
+		{ "unchecked_keys", "keys taken over, not yet checked", false,
+		  st.unchecked },
+		{ "held_bytes", "bytes held for an earlier node's processes",
+		  false, kv_nodekept_held_bytes(node) },
 		{ "evicted_keys", "keys evicted", true, st.evicted_keys },
 		{ "evicted_bytes", "bytes evicted", true, st.evicted_bytes },
 		{ "connections", "open connections", false, node->n_conns },

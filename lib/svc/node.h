@@ -13,7 +13,7 @@
  * Where to read on: nodepeer.c (connections, the table of messages), nodeput.c
  * (one put, from top to bottom), nodeget.c (one get), session.c (masters),
  * proc.c (what processes of this host hold), mover.h (bytes on the network),
- * nodeadmin.c (remove, list, query).
+ * nodeadmin.c (remove, list, query), nodekept.c (a pool that outlives it).
  */
 
 #include <stdbool.h>
@@ -25,19 +25,39 @@
 #include "wire/proto.h"
 
 struct kv_bytes;
+struct kv_ledger;
 struct kv_loop;
 struct kv_net;
 struct kv_node;
 
 #define KV_NODE_LISTEN_MAX 4
 
+/* A pool that outlives its node: where it is kept (svc/poolfile.h, or a
+ * simulator). Lives are the numbers of the nodes that served it. */
+struct kv_node_file {
+	struct kv_ledger *ledger;
+	bool is_void; /* what it says counts for nothing */
+	/* A descriptor for a process that attaches, or -errno; from then on
+	 * that process is attached in the life of this node. */
+	int (*attach)(void *arg, bool may_write);
+	/* Is any process there that attached in one of these lives? */
+	bool (*is_attached)(void *arg, uint32_t from, uint32_t to);
+	/* From `off` on the pool's bytes were kept up to where? */
+	uint64_t (*data_end)(void *arg, uint64_t off);
+	/* Nothing is held for processes of earlier lives any more. */
+	void (*settled)(void *arg);
+	void *arg;
+};
+
 struct kv_node_opts {
 	struct kv_loop *loop;
 	struct kv_net *net;
 
-	/* The pool. Nothing in it is used before kv_node_ready(). */
+	/* The pool. Nothing in it is used before kv_node_ready(), but what was
+	 * there already when it is `file`'s. */
 	void *pool;
 	uint64_t pool_bytes;
+	const struct kv_node_file *file; /* NULL: it ends with the node */
 	/* What processes of this host attach to; -1: they may not (on a
 	 * virtual loop: they may, and get no descriptor). Stay the caller's. */
 	int pool_fd;
@@ -72,8 +92,9 @@ struct kv_node_opts {
 struct kv_node *kv_node_new(const struct kv_node_opts *opts, char *err,
 			    size_t err_bytes);
 
-/* [off, off + len) of the pool is faulted in: it is used from now on. 0, or
- * -errno when the range is none of the pool's or was announced before. */
+/* [off, off + len) of the pool is faulted in: it is used from now on; with a
+ * file, ranges ascend without gaps. 0, or -errno when the range is none of the
+ * pool's or was announced before. */
 int kv_node_ready(struct kv_node *node, uint64_t off, uint64_t len);
 
 /* No more pages will come: what was announced is the pool. (Until then, or

@@ -19,12 +19,14 @@
 #include "svc/node.h"
 #include "svc/stats.h"
 
+struct kv_nodekept;
 struct kv_nodepeer;
 struct kv_nodeput;
 struct kv_putkey;
 struct kv_nodeget_plan;
 struct kv_proc;
 struct kv_session;
+struct kv_sum;
 
 enum kv_node_phase {
 	KV_NODE_RUNNING,
@@ -48,6 +50,7 @@ struct kv_node {
 	struct kv_extent scratch[KV_EXTENTS_MAX];
 
 	struct kv_mover *mover;
+	struct kv_nodekept *kept; /* NULL: the pool ends with the node */
 
 	/* nodepeer.c */
 	struct kv_listener *listeners[KV_NODE_LISTEN_MAX];
@@ -231,6 +234,10 @@ void kv_nodeput_peer_lost(struct kv_nodepeer *peer);
 
 struct kv_nodeget_plan *kv_nodeget_plan_new(void);
 bool kv_nodeget_start(struct kv_nodepeer *peer, const struct kv_msg *msg);
+/* The same, for one whose keys were seen to be checked. */
+bool kv_nodeget_run(struct kv_nodepeer *peer, const struct kv_msg *msg);
+/* Of the i-th key of the one that is planned. */
+struct kv_hash kv_nodeget_hash(const struct kv_node *node, unsigned i);
 bool kv_nodeget_lookup(struct kv_nodepeer *peer, const struct kv_msg *msg);
 void kv_nodeget_peer_lost(struct kv_nodepeer *peer);
 
@@ -249,6 +256,56 @@ void kv_session_publish_to(struct kv_node *node, unsigned session,
 void kv_session_withdraw(struct kv_node *node, const struct kv_object *o);
 /* The node has more or less memory. */
 void kv_session_room_changed(struct kv_node *node);
+
+/* ---- nodekept.c: a pool that outlives the node ---- */
+
+/* Adopts what is in it, if there is one. 0, or -errno with a line in err. */
+int kv_nodekept_start(struct kv_node *node, char *err, size_t err_bytes);
+/* Nothing of what follows is written to it. */
+void kv_nodekept_detach(struct kv_node *node);
+void kv_nodekept_free(struct kv_node *node);
+/* Pages up to there are in memory. */
+void kv_nodekept_ready(struct kv_node *node, uint64_t end);
+/* An object was shown: its sum is due. */
+void kv_nodekept_shown(struct kv_node *node);
+/* All that is shown would be adopted. */
+bool kv_nodekept_is_idle(const struct kv_node *node);
+/* The sum of an unchecked object's bytes: it is checked, or dropped and false.
+ */
+bool kv_nodekept_judge(struct kv_node *node, struct kv_object *o, uint64_t sum);
+/* A record for the key's space. 0, -ENOSPC, -ENOMEM. */
+int kv_nodekept_reserve(struct kv_node *node, struct kv_putkey *k,
+			bool may_evict);
+void kv_nodekept_release(struct kv_node *node, struct kv_putkey *k);
+/* Held for processes of earlier nodes, but for objects. */
+uint64_t kv_nodekept_held_bytes(const struct kv_node *node);
+
+/* ---- nodesum.c: sums of values in slices ---- */
+
+/* One value being summed; it is pinned. Zeroed before. */
+struct kv_nodesum {
+	struct kv_node *node;
+	struct kv_object *object; /* NULL: none */
+	struct kv_sum *sum;
+	unsigned ext; /* the next one */
+	uint64_t off; /* in it */
+	uint64_t left;
+};
+
+/* 0 or -ENOMEM. */
+int kv_nodesum_begin(struct kv_nodesum *s, struct kv_node *node,
+		     struct kv_object *o);
+/* A slice. True: there is more. */
+bool kv_nodesum_step(struct kv_nodesum *s);
+/* Of all of it. False: the object was unchecked and is damaged, it is gone. */
+bool kv_nodesum_check(const struct kv_nodesum *s, uint64_t *value);
+/* Lets the object go; harmless when there is none. */
+void kv_nodesum_fini(struct kv_nodesum *s);
+
+/* If some of the n keys of a GET that is planned are unchecked: checks them,
+ * then runs it, and true. */
+bool kv_nodesum_before_get(struct kv_nodepeer *peer, const struct kv_msg *msg,
+			   unsigned n);
 
 /* ---- nodejob.c ---- */
 

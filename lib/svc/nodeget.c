@@ -311,6 +311,8 @@ plan_key(struct planner *g, const struct kv_get_ent *ent,
 		return KV_EMISS;
 	if (o->flags & KV_OBJ_HIDDEN)
 		return hidden_status(g, o);
+	if (o->flags & KV_OBJ_UNCHECKED)
+		return KV_ENOMEM; /* or it would have been checked */
 	p->object = o;
 	p->off = is_range ? kv_min_u64(kv_get64(ent->off), o->size) : 0;
 	p->bytes = kv_min_u64(len, o->size - p->off);
@@ -466,8 +468,14 @@ plan_begin(struct kv_nodepeer *peer, const struct kv_msg *msg,
 	return n > KV_BATCH_KEYS_MAX || kv_cut_done(&cut);
 }
 
-bool
-kv_nodeget_start(struct kv_nodepeer *peer, const struct kv_msg *msg)
+struct kv_hash
+kv_nodeget_hash(const struct kv_node *node, unsigned i)
+{
+	return node->plan[i].hash;
+}
+
+static bool
+get_run(struct kv_nodepeer *peer, const struct kv_msg *msg, bool is_checked)
 {
 	const struct kv_get *m = msg->body;
 	struct kv_node *node = peer->node;
@@ -483,6 +491,9 @@ kv_nodeget_start(struct kv_nodepeer *peer, const struct kv_msg *msg)
 		get_refuse(peer, msg->id, status);
 		return true;
 	}
+	if (!is_checked && kv_index_has_unchecked(node->index) &&
+	    kv_nodesum_before_get(peer, msg, n))
+		return true;
 	g.inline_max = kv_min_u64(kv_get32(m->inline_max), KV_INLINE_BYTES_MAX);
 	g.room = KV_TAIL_MAX - n * sizeof(struct kv_get_ent_r);
 	g.has_data = kv_nodepeer_data(peer, kv_get64(m->data_token)) != NULL;
@@ -494,6 +505,18 @@ kv_nodeget_start(struct kv_nodepeer *peer, const struct kv_msg *msg)
 	get_count(node, node->plan, n);
 	get_answer(peer, msg->id, n);
 	return true;
+}
+
+bool
+kv_nodeget_start(struct kv_nodepeer *peer, const struct kv_msg *msg)
+{
+	return get_run(peer, msg, false);
+}
+
+bool
+kv_nodeget_run(struct kv_nodepeer *peer, const struct kv_msg *msg)
+{
+	return get_run(peer, msg, true);
 }
 
 /* ---- LOOKUP ---- */

@@ -13,12 +13,8 @@
 #include "base/num.h"
 #include "base/status.h"
 #include "net/answer.h"
-#include "store/sum.h"
 #include "svc/nodecore.h"
 #include "wire/msg.h"
-
-/* A large value is summed in pieces, one a turn. */
-#define SUM_BYTES (UINT64_C(4) << 20)
 
 int
 kv_nodeinfo_tenant(const struct kv_nodepeer *peer, const char *name, size_t len)
@@ -155,14 +151,10 @@ kv_nodeinfo_want(struct kv_nodepeer *peer, const struct kv_msg *msg)
 
 /* ---- QUERY ---- */
 
-/* A sum on its way; the object is pinned. */
+/* A sum on its way. */
 struct summing {
 	struct kv_nodejob job;
-	struct kv_object *object;
-	struct kv_sum *sum;
-	unsigned ext; /* the next one */
-	uint64_t off; /* in it */
-	uint64_t left;
+	struct kv_nodesum sum;
 	uint64_t idle_ms; /* before this pinned it */
 };
 
@@ -174,9 +166,10 @@ idle_ms(const struct kv_node *node, const struct kv_object *o)
 	return now > o->used_ns ? (now - o->used_ns) / KV_NS_PER_MS : 0;
 }
 
+/* sm: it was summed, and is pinned for that. */
 static void
 query_answer(struct kv_nodepeer *peer, uint64_t id, const struct kv_object *o,
-	     const struct summing *sm)
+	     const struct summing *sm, uint64_t sum)
 {
 	struct kv_query_rec *rec;
 	struct kv_query_r *r;
@@ -197,7 +190,7 @@ query_answer(struct kv_nodepeer *peer, uint64_t id, const struct kv_object *o,
 		rec->pins = kv_le32(o->pins - (sm ? 1 : 0));
 		rec->idle_ms =
 			kv_le64(sm ? sm->idle_ms : idle_ms(peer->node, o));
-		rec->sum = kv_le64(sm ? kv_sum_value(sm->sum) : 0);
+		rec->sum = kv_le64(sum);
 		rec->off = kv_le64(o->n_ext ? kv_index_extents(o)->off : 0);
 		rec->extents = kv_le16(o->n_ext);
 		if (o->flags & KV_OBJ_SOFT_PIN)
@@ -212,25 +205,14 @@ static bool
 summing_step(struct kv_nodejob *job)
 {
 	struct summing *sm = KV_CONTAINER_OF(job, struct summing, job);
-	const struct kv_extent *e = kv_index_extents(sm->object) + sm->ext;
-	const char *pool = job->peer->node->o.pool;
-	uint64_t room = SUM_BYTES, n;
+	uint64_t value;
+	bool is_good;
 
-	while (sm->left && room) {
-		n = kv_min_u64(kv_min_u64(e->len - sm->off, sm->left), room);
-		kv_sum_add(sm->sum, pool + e->off + sm->off, n);
-		sm->left -= n;
-		sm->off += n;
-		room -= n;
-		if (sm->off == e->len) {
-			sm->off = 0;
-			sm->ext++;
-			e++;
-		}
-	}
-	if (sm->left)
+	if (kv_nodesum_step(&sm->sum))
 		return true;
-	query_answer(job->peer, job->id, sm->object, sm);
+	is_good = kv_nodesum_check(&sm->sum, &value);
+	query_answer(job->peer, job->id, is_good ? sm->sum.object : NULL, sm,
+		     value);
 	return false;
 }
 
@@ -239,8 +221,7 @@ summing_free(struct kv_nodejob *job)
 {
 	struct summing *sm = KV_CONTAINER_OF(job, struct summing, job);
 
-	kv_index_unpin(job->peer->node->index, sm->object);
-	kv_sum_free(sm->sum);
+	kv_nodesum_fini(&sm->sum);
 	free(sm);
 }
 
@@ -252,17 +233,13 @@ summing_start(struct kv_nodepeer *peer, uint64_t id, struct kv_object *o)
 
 	if (!sm)
 		return false;
-	sm->sum = kv_sum_new();
-	if (!sm->sum) {
+	sm->idle_ms = idle_ms(node, o);
+	if (kv_nodesum_begin(&sm->sum, node, o) < 0) {
 		free(sm);
 		return false;
 	}
-	sm->idle_ms = idle_ms(node, o);
-	sm->object = o;
-	sm->left = o->size;
 	sm->job.step = summing_step;
 	sm->job.free = summing_free;
-	kv_index_pin(node->index, o, kv_loop_now(node->loop));
 	kv_nodejob_start(&sm->job, peer, id);
 	return true;
 }
@@ -297,7 +274,7 @@ kv_nodeinfo_query(struct kv_nodepeer *peer, const struct kv_msg *msg)
 	if (o && (o->flags & KV_OBJ_HIDDEN))
 		o = NULL;
 	if (!o || !(m->flags & KV_QUERY_SUM))
-		query_answer(peer, msg->id, o, NULL);
+		query_answer(peer, msg->id, o, NULL, 0);
 	else if (kv_nodepeer_is_busy(peer, 0))
 		kv_answer_error(peer->conn, msg->id, KV_EBUSY, NULL);
 	else if (!summing_start(peer, msg->id, o))

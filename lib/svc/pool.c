@@ -19,6 +19,7 @@
 #include "net/sock.h"
 #include "svc/ident.h"
 #include "svc/node.h"
+#include "svc/poolfile.h"
 
 #define MASTER_PORT 50051
 #define NODE_PORT   50052
@@ -26,6 +27,8 @@
 
 struct kv_pool {
 	struct kv_seg *seg;
+	struct kv_poolfile *file; /* whose `seg` is then; or NULL */
+	struct kv_node_file node_file;
 	int fd;    /* for those who attach */
 	int fd_ro; /* for those who only read */
 	struct kv_net *net;
@@ -166,12 +169,46 @@ names_init(struct kv_pool *p, const struct kv_pool_opts *o, char *err, size_t n)
 }
 
 static int
+file_init(struct kv_pool *p, const struct kv_pool_opts *o, char *err, size_t n)
+{
+	const struct kv_poolfile_opts po = {
+		.path = o->file,
+		.bytes = o->bytes,
+		.root = o->root,
+	};
+	int rc;
+
+	if (o->hugepages) {
+		snprintf(err, n,
+			 "for a pool file of huge pages, give a path on a "
+			 "hugetlbfs, and not --hugepages");
+		return -EINVAL;
+	}
+	rc = kv_poolfile_open(&po, &p->file, err, n);
+	if (rc < 0)
+		return rc;
+	p->seg = kv_poolfile_seg(p->file);
+	p->node_file = (struct kv_node_file){
+		.ledger = kv_poolfile_ledger(p->file),
+		.is_void = kv_poolfile_is_void(p->file),
+		.attach = kv_poolfile_attach,
+		.is_attached = kv_poolfile_is_attached,
+		.data_end = kv_poolfile_data_end,
+		.settled = kv_poolfile_settled,
+		.arg = p->file,
+	};
+	p->node_opts.file = &p->node_file;
+	return 0;
+}
+
+static int
 memory_init(struct kv_pool *p, const struct kv_pool_opts *o, char *err,
 	    size_t n)
 {
 	const struct kv_seg_opts seg = {
 		.bytes = o->bytes,
 		.hugepages = o->hugepages,
+		.root = o->root,
 	};
 	char bytes[16];
 	int rc;
@@ -183,6 +220,8 @@ memory_init(struct kv_pool *p, const struct kv_pool_opts *o, char *err,
 			 kv_str_size_format(bytes, sizeof(bytes), o->bytes));
 		return -EINVAL;
 	}
+	if (o->file)
+		return file_init(p, o, err, n);
 	rc = kv_seg_open(&seg, &p->seg, err, n);
 	if (rc < 0)
 		return rc;
@@ -399,7 +438,10 @@ kv_pool_free(struct kv_pool *p)
 		close(p->fd);
 	if (p->fd_ro >= 0)
 		close(p->fd_ro);
-	kv_seg_close(p->seg);
+	if (p->file)
+		kv_poolfile_close(p->file);
+	else
+		kv_seg_close(p->seg);
 	free(p->socket);
 	sem_destroy(&p->ended);
 	free(p);

@@ -20,6 +20,8 @@ struct kv_pool;
 struct kv_pool_opts {
 	uint64_t bytes;
 	bool hugepages;
+	const char *file; /* the pool outlives the process there; NULL: no */
+	const char *root; /* prefix of /proc and /sys for tests; NULL: none */
 	const char *masters; /* "host:port", several separated by commas;
 			      * NULL: none */
 	const char *listen;  /* "host:port"; NULL: no TCP */

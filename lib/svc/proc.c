@@ -331,9 +331,28 @@ attach_status(struct kv_nodepeer *peer)
 	/* Without a pidfd nobody would say when its memory is free again. */
 	if (peer->proc->pidfd < 0)
 		proc_watch_late(peer);
-	if (node->o.pool_fd < 0 || peer->proc->pidfd < 0)
+	if ((node->o.pool_fd < 0 && !node->o.file) || peer->proc->pidfd < 0)
 		return KV_ENOTSUP;
 	return KV_OK;
+}
+
+/* Sends the descriptor along. KV_OK, also where there is none to send. */
+static int
+attach_send(struct kv_nodepeer *peer, bool may_write)
+{
+	const struct kv_node_opts *o = &peer->node->o;
+	int fd = may_write ? o->pool_fd : o->pool_fd_ro;
+	int rc = 0;
+
+	if (o->file)
+		fd = o->file->attach(o->file->arg, may_write);
+	if (fd >= 0)
+		rc = kv_conn_send_fd(peer->conn, fd);
+	else if (o->file && !kv_loop_is_virtual(peer->node->loop))
+		rc = fd;
+	if (o->file && fd >= 0)
+		close(fd); /* what was sent is a duplicate */
+	return rc < 0 ? KV_ENOMEM : KV_OK;
 }
 
 bool
@@ -342,12 +361,11 @@ kv_proc_attach(struct kv_nodepeer *peer, const struct kv_msg *msg)
 	const struct kv_attach *a = msg->body;
 	struct kv_node *node = peer->node;
 	bool may_write = a->flags & KV_ATTACH_WRITE;
-	int fd = may_write ? node->o.pool_fd : node->o.pool_fd_ro;
 	int status = attach_status(peer);
 	struct kv_attach_r *r;
 
-	if (status == KV_OK && fd >= 0 && kv_conn_send_fd(peer->conn, fd) < 0)
-		status = KV_ENOMEM;
+	if (status == KV_OK)
+		status = attach_send(peer, may_write);
 	r = kv_conn_begin(peer->conn, KV_MSG_ATTACH_R, msg->id, 0);
 	if (!r)
 		return true;

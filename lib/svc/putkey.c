@@ -120,6 +120,7 @@ key_rest(struct kv_putkey *k, int status)
 static void
 key_drop_space(struct kv_putkey *k)
 {
+	kv_nodekept_release(k->put->node, k);
 	kv_index_unreserve(k->put->node->index, kv_putkey_extents(k), k->n_ext);
 	if (k->n_ext > 1)
 		free(k->ext.many);
@@ -198,6 +199,7 @@ key_decide(struct kv_putkey *k)
 	if (!verdict)
 		kv_stats_add(&node->stats, KV_STAT_PUTS_UNPUBLISHED, 1);
 	kv_index_show(node->index, k->object, kv_loop_now(node->loop));
+	kv_nodekept_shown(node);
 	key_rest(k, KV_OK);
 }
 
@@ -313,6 +315,7 @@ key_commit(struct kv_putkey *k)
 		.n_ext = k->n_ext,
 		.id_random = put->random,
 		.id_version = put->version,
+		.slot = k->slot,
 	};
 	struct kv_object *old;
 
@@ -334,6 +337,7 @@ key_commit(struct kv_putkey *k)
 	if (k->n_ext > 1)
 		free(k->ext.many);
 	k->n_ext = 0;
+	k->slot = 0;
 	k->state = KV_PUTKEY_HIDDEN;
 	kv_list_add_tail(&node->hidden, &k->link);
 	k->waits = (uint8_t)kv_session_publish(node, k->object);
@@ -472,6 +476,23 @@ key_no_space(struct kv_putkey *k, int rc)
 
 /* Finds space. While pages are still coming they are waited for; nothing is
  * evicted for want of what will be there in a moment. */
+/* What the space is for, where the pool outlives its node. False: no room for
+ * that; k is over. */
+static bool
+key_record(struct kv_putkey *k, bool may_evict)
+{
+	int rc = kv_nodekept_reserve(k->put->node, k, may_evict);
+
+	if (rc == 0)
+		return true;
+	key_drop_space(k);
+	if (rc == -ENOSPC)
+		key_rest(k, may_evict ? KV_ENOSPACE : KV_ENOROOM);
+	else
+		key_rest(k, KV_ENOMEM);
+	return false;
+}
+
 void
 kv_putkey_place(struct kv_putkey *k)
 {
@@ -502,6 +523,8 @@ kv_putkey_place(struct kv_putkey *k)
 		}
 		memcpy(k->ext.many, node->scratch, bytes);
 	}
+	if (node->kept && !key_record(k, may_evict))
+		return;
 	if (k->is_inline) {
 		key_copy_value(k);
 		key_drop_value(k);

@@ -48,6 +48,7 @@ struct kv_putkey {
 		struct kv_extent one;
 		struct kv_extent *many; /* n_ext > 1 */
 	} ext;
+	uint32_t slot; /* record of the space, with a pool file; else 0 */
 	uint16_t n_ext;
 	uint16_t key_len;
 	uint8_t state;
