@@ -220,7 +220,7 @@ void
 simnode_open(struct simnode *s, const struct simnode_opts *opts)
 {
 	const struct simnet_opts net = { .seed = 1, .latency_ns = 50000 };
-	struct kv_node_opts node = {
+	const struct kv_node_opts node = {
 		.pool_bytes = SIMNODE_POOL,
 		.pool_fd = -1,
 		.pool_fd_ro = -1,
@@ -228,12 +228,11 @@ simnode_open(struct simnode *s, const struct simnode_opts *opts)
 		.name = "n",
 		.host = { { 9 } },
 		.conns_max = opts->conns_max,
-		.seed = 1,
 	};
-	char err[256] = "";
 
 	kv_log_set_level(KV_LOG_ERR);
 	memset(s, 0, sizeof(*s));
+	s->opts = node;
 	s->clock.is_virtual = true;
 	s->clock.ns = KV_NS_PER_S;
 	s->next_pid = 1000;
@@ -245,25 +244,50 @@ simnode_open(struct simnode *s, const struct simnode_opts *opts)
 		s->masters[i].net =
 			simnet_process(s->sn, master_hosts[i], 10 + (int)i);
 		if (i < opts->masters)
-			node.masters[i] = master_addrs[i];
+			s->opts.masters[i] = master_addrs[i];
 	}
 	s->pool = calloc(1, SIMNODE_POOL);
 	s->net = simnet_process(s->sn, "n", SIMNODE_NODE_PID);
-	node.loop = s->loop;
-	node.net = s->net;
-	node.pool = s->pool;
-	s->node = kv_node_new(&node, err, sizeof(err));
-	if (!s->node)
-		fprintf(stderr, "%s\n", err);
-	assert(s->node);
+	s->opts.loop = s->loop;
+	s->opts.net = s->net;
+	s->opts.pool = s->pool;
+	s->has_file = opts->has_file;
+	if (s->has_file)
+		simpool_open(&s->file, SIMNODE_POOL);
+	simnode_restart(s);
 	if (!opts->no_pages)
 		assert(kv_node_ready(s->node, 0, SIMNODE_POOL) == 0);
 }
 
 void
-simnode_close(struct simnode *s)
+simnode_restart(struct simnode *s)
+{
+	char err[256] = "";
+
+	if (s->has_file)
+		s->opts.file = simpool_begin(&s->file);
+	s->opts.seed++;
+	s->node = kv_node_new(&s->opts, err, sizeof(err));
+	if (!s->node)
+		fprintf(stderr, "%s\n", err);
+	assert(s->node);
+}
+
+void
+simnode_crash(struct simnode *s)
 {
 	kv_node_free(s->node);
+	s->node = NULL;
+	if (s->has_file)
+		simpool_end(&s->file);
+}
+
+void
+simnode_close(struct simnode *s)
+{
+	simnode_crash(s);
+	if (s->has_file)
+		simpool_close(&s->file);
 	for (unsigned i = 0; i < SIMNODE_MASTERS; i++) {
 		simnode_master_down(s, i);
 		free(s->masters[i].held);

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 
 #include "simnet.h"
+#include "simpool.h"
 #include "svc/node.h"
 #include "wirepeer.h"
 
@@ -44,7 +45,10 @@ struct simnode {
 	struct simnet *sn;
 	uint8_t *pool;
 	struct kv_net *net;
-	struct kv_node *node;
+	struct kv_node *node; /* NULL: it has crashed */
+	struct kv_node_opts opts;
+	struct simpool file; /* with has_file */
+	bool has_file;
 	bool is_done; /* kv_node_stop's callback ran */
 	struct simmaster masters[SIMNODE_MASTERS];
 	uint64_t next_id;
@@ -56,12 +60,17 @@ struct simnode {
 struct simnode_opts {
 	unsigned masters;
 	bool no_pages;
+	bool has_file; /* its pool outlives it */
 	unsigned conns_max;
 };
 
 void simnode_open(struct simnode *s, const struct simnode_opts *opts);
 /* Requesters were closed. */
 void simnode_close(struct simnode *s);
+/* It ends without a word. */
+void simnode_crash(struct simnode *s);
+/* Another one takes its place; of its pages none are ready. */
+void simnode_restart(struct simnode *s);
 
 /* Lets time pass; masters answer what they are asked meanwhile. */
 void simnode_run(struct simnode *s, uint64_t ms);
