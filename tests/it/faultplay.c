@@ -1,9 +1,10 @@
 /*
  * Plays a master and a requester for a kvclient in which one thing fails:
  *
- *	faultplay FOLDER KVCLIENT N
+ *	faultplay FOLDER KVCLIENT N [POOL_FILE]
  *
- * starts it with KV_FAULT=N (base/fault.h) and uses everything of it once.
+ * starts it with KV_FAULT=N (base/fault.h) and uses everything of it once; with
+ * a pool file it leaves values there for the next one.
  * Any step may fail then; but nothing may hang, and once the fault is over
  * (FOLDER/report says so) all of it has to work. Exit status: 0 it did, 1 it
  * did not (the reason is on stderr), 2 the daemon never started, in order.
@@ -35,7 +36,7 @@ enum {
 static struct kv_loop *loop;
 static struct kv_net *net;
 static struct kv_master *master;
-static const char *folder, *why = "";
+static const char *folder, *pool_file, *why = "";
 static char bound[KV_NET_BOUND_BYTES];
 static pid_t daemon_pid;
 static uint8_t value[VALUE];
@@ -81,7 +82,8 @@ daemon_start(const char *program, const char *fault)
 	setenv("KV_FAULT_REPORT", report, 1);
 	execl(program, program, "--global-segment-size", "4MB", "--port", "0",
 	      "--host", "127.0.0.1", "--socket", socket, "--master", bound,
-	      "--workers", "1", (char *)NULL);
+	      "--workers", "1", pool_file ? "--pool-file" : (char *)NULL,
+	      pool_file, (char *)NULL);
 	_exit(127);
 }
 
@@ -426,6 +428,23 @@ admin(struct session *s)
 	       is_ok(ask(p, KV_MSG_REMOVE, KV_MSG_REMOVE_R, &rm, ".", 1));
 }
 
+/* It has heard what was sent before. */
+static bool
+told(struct session *s)
+{
+	return is_ok(
+		ask(&s->local, KV_MSG_STATS, KV_MSG_STATS_R, NULL, NULL, 0));
+}
+
+/* What the last one left, if it did: it must be what was put. */
+static bool
+reread(struct session *s)
+{
+	get_shm(s, "tcp");
+	get_data(s, "shm");
+	return told(s) && admin(s);
+}
+
 static bool
 play(const char *addr)
 {
@@ -439,9 +458,10 @@ play(const char *addr)
 	is_good = dial(&s.local, socket, KV_ROLE_REQUESTER, 0, &local_token) &&
 		  dial(&s.remote, addr, KV_ROLE_REQUESTER, 0, &token) &&
 		  dial(&s.data, addr, KV_ROLE_DATA, token, &s.data_token) &&
-		  attach(&s) && put_shm(&s, "shm") && put_inline(&s, "inl") &&
+		  attach(&s) && (!pool_file || reread(&s)) &&
+		  put_shm(&s, "shm") && put_inline(&s, "inl") &&
 		  put_data(&s, "tcp") && get_data(&s, "shm") &&
-		  get_shm(&s, "tcp") && admin(&s);
+		  get_shm(&s, "tcp") && (pool_file ? told(&s) : admin(&s));
 	if (s.map)
 		munmap(s.map, POOL);
 	wirepeer_close(&s.local);
@@ -479,8 +499,10 @@ main(int argc, char **argv)
 	char addr[128] = "";
 	int status = -1;
 
-	assert(argc == 4);
+	assert(argc == 4 || argc == 5);
 	folder = argv[1];
+	pool_file = argv[4];
+	srandom((unsigned)getpid());
 	surroundings();
 	daemon_pid = daemon_start(argv[2], argv[3]);
 	assert(daemon_pid > 0);

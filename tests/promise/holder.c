@@ -2,13 +2,19 @@
  * usage: holder --target=SOCKET_OR_ADDR --do=WHAT [--key=K] [--size=N]
  *
  * Holds something of a node, says "held PID CHILD", and waits to be killed.
- * WHAT: reserve  asked for space, got it, wrote nothing half     wrote the
- * first half of it full     wrote all of it, and did not say so commit   said
- * so, and has not waited for the answer close    as half, then closed its
- * connection, but lives on return   as close, then gave the grant back on
- * another connection pin      pinned what is under the key fork     as half and
- * pin at once; CHILD keeps the connections open for a minute (of the others it
- * is 0) A value is of writer 7. Remote: pin asks for the bytes and reads none.
+ * WHAT:
+ *   reserve  asked for space, got it, wrote nothing
+ *   half     wrote the first half of it
+ *   full     wrote all of it, and did not say so
+ *   commit   said so, and has not waited for the answer
+ *   refill   as full; then writes it again and again, whatever becomes of the
+ *            connection, and exits with 1 when it finds other bytes there
+ *   close    as half, then closed its connection, but lives on
+ *   return   as close, then gave the grant back on another connection
+ *   pin      pinned what is under the key
+ *   fork     as half and pin at once; CHILD keeps the connections open for a
+ *            minute (of the others it is 0)
+ * A value is of writer 7. Remote: pin asks for the bytes and reads none.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -113,6 +119,40 @@ pin(struct rawreq *r)
 	need(r->statuses[0] == 0 && r->npins == 1, "a pin");
 }
 
+/* Whether all of it is still what fill() wrote. */
+static bool
+is_mine(const struct rawreq *r)
+{
+	const struct rawreq_name *g = &r->grants[0];
+	struct value_part p = { { key, strlen(key) }, size, 0, size };
+	struct kv_buf pieces[KV_ARRAY_LEN(g->extents)];
+	uint64_t left = size, bad;
+	uint32_t writer;
+	size_t i;
+
+	for (i = 0; left > 0; i++) {
+		pieces[i].data = r->pool + g->extents[i].off;
+		pieces[i].len = g->extents[i].len;
+		if (pieces[i].len > left)
+			pieces[i].len = left;
+		left -= pieces[i].len;
+	}
+	return value_check(pieces, &p, &writer, &bad) && writer == WRITER;
+}
+
+static void
+refill(struct rawreq *r)
+{
+	for (;;) {
+		if (!is_mine(r)) {
+			fprintf(stderr, "somebody else's bytes are there\n");
+			exit(EXIT_FAILURE);
+		}
+		fill(r, size);
+		usleep(2000);
+	}
+}
+
 static void
 split(void)
 {
@@ -141,7 +181,7 @@ act(struct rawreq *r)
 	grant = r->grants[0].name;
 	if (is("half") || is("fork") || is("close") || is("return"))
 		fill(r, size / 2);
-	if (is("full") || is("commit"))
+	if (is("full") || is("commit") || is("refill"))
 		fill(r, size);
 	if (is("commit") && r->is_local)
 		need(rawreq_filled(r, &grant, 1, 0), "FILLED");
@@ -171,6 +211,8 @@ main(int argc, char **argv)
 	act(&r);
 	printf("held %d %d\n", (int)getpid(), (int)child);
 	fflush(stdout);
+	if (is("refill"))
+		refill(&r);
 	for (;;)
 		pause();
 }
