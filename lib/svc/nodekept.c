@@ -162,7 +162,7 @@ checked_all(struct kv_nodekept *kept)
 	if (!kept->is_checking || kept->node->phase != KV_NODE_RUNNING)
 		return;
 	kept->is_checking = false;
-	kv_info("all that was adopted is checked keys=%llu dropped=%llu",
+	kv_info("checked what was adopted keys=%llu dropped=%llu",
 		(unsigned long long)kept->n_adopted,
 		(unsigned long long)kept->n_bad);
 }
@@ -373,15 +373,17 @@ say_adopted(const struct kv_nodekept *kept, const struct kv_adopt_report *r)
 	kv_stats_add(stats, KV_STAT_ADOPTED, r->keys);
 	kv_stats_add(stats, KV_STAT_ADOPTED_BYTES, r->bytes);
 	kv_stats_add(stats, KV_STAT_ADOPTED_NOT, dropped);
-	kv_info("adopted keys=%llu bytes=%llu of life=%u; dropped=%llu: "
-		"unsummed=%llu missing=%llu damaged=%llu doubtful=%llu "
-		"removed=%llu; held=%llu",
+	if (kept->node->o.file->is_void)
+		return; /* whoever opened it has said why */
+	kv_info("adopted keys=%llu bytes=%llu dropped=%llu unsummed=%llu "
+		"missing=%llu damaged=%llu doubtful=%llu removed=%llu "
+		"held=%llu life=%u",
 		(unsigned long long)r->keys, (unsigned long long)r->bytes,
-		kv_ledger_head(kept->ledger)->life - 1,
 		(unsigned long long)dropped, (unsigned long long)r->unsummed,
 		(unsigned long long)r->missing, (unsigned long long)r->broken,
 		(unsigned long long)r->doubtful, (unsigned long long)r->removed,
-		(unsigned long long)kept->quarantine.held_bytes);
+		(unsigned long long)kept->quarantine.held_bytes,
+		kv_ledger_head(kept->ledger)->life);
 }
 
 static int
@@ -479,6 +481,14 @@ kv_nodekept_free(struct kv_node *node)
 	kv_quarantine_fini(&kept->quarantine);
 	free(kept);
 	node->kept = NULL;
+}
+
+struct kv_id
+kv_nodekept_pool(const struct kv_node *node)
+{
+	if (!node->kept)
+		return (struct kv_id){ 0 };
+	return kv_ledger_head(node->kept->ledger)->pool;
 }
 
 uint64_t

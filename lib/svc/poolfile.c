@@ -293,6 +293,17 @@ pool_open(struct kv_poolfile *p, uint64_t bytes, struct text *err)
 	return rc < 0 ? rc : bytes_open(p, bytes, err);
 }
 
+static void
+say_void(const struct kv_poolfile *p)
+{
+	if (p->life == 1)
+		kv_info("made a pool file path=%s", p->path);
+	else
+		kv_info("the pool file begins empty, its kernel or its bytes "
+			"are gone path=%s",
+			p->path);
+}
+
 int
 kv_poolfile_open(const struct kv_poolfile_opts *o, struct kv_poolfile **out,
 		 char *err, size_t err_bytes)
@@ -311,6 +322,8 @@ kv_poolfile_open(const struct kv_poolfile_opts *o, struct kv_poolfile **out,
 	if (p->path && p->index_path)
 		rc = pool_open(p, o->bytes, &text);
 	if (rc == 0) {
+		if (p->is_void)
+			say_void(p);
 		*out = p;
 		return 0;
 	}

@@ -331,6 +331,7 @@ session_join(struct kv_session *s)
 		return;
 	}
 	j->host = node->o.host;
+	j->pool = kv_nodekept_pool(node);
 	j->pool_bytes = kv_le64(node->pool_bytes);
 	j->addr_len = (uint8_t)addr_len;
 	j->name_len = (uint8_t)name_len;

@@ -85,6 +85,8 @@ struct kv_report {
 
 struct kv_join {
 	struct kv_id host;
+	struct kv_id pool; /* the same whoever serves it; zero: it ends with
+			    * this node */
 	struct kv_le64 pool_bytes;
 	uint8_t addr_len; /* advertised "host:port"; an empty or unspecified
 			   * host: the address that the master sees */

@@ -395,8 +395,8 @@ def seeds():
     yield 'NODES', {}
     yield 'NODES_R', {'count': 2, 'master_keys': 24690}, record * 2
     yield 'REPORT', {'boot': boot, 'status': 9}
-    yield 'JOIN', {'host': host, 'pool_bytes': 1 << 34, 'addr_len': 6,
-                   'name_len': 2}, b':50052n1'
+    yield 'JOIN', {'host': host, 'pool': hash_of(3), 'pool_bytes': 1 << 34,
+                   'addr_len': 6, 'name_len': 2}, b':50052n1'
     yield 'JOIN_R', {'heartbeat_ms': 1000, 'ttl_ms': 10000}
     yield 'HEARTBEAT', {
         'pool_bytes': 1 << 34, 'ready_bytes': 1 << 33, 'free_bytes': 1 << 30,

@@ -119,6 +119,7 @@ take_session(struct simmaster *m)
 	}
 	while ((f = wirepeer_take(&m->peer, KV_MSG_JOIN))) {
 		m->joins++;
+		m->pool = ((struct kv_join *)(void *)f->body)->pool;
 		m->n_held = 0;
 		wirepeer_send(&m->peer, KV_MSG_JOIN_R, f->id, &jr, NULL, 0);
 		wireframe_free(f);

@@ -35,6 +35,7 @@ struct simmaster {
 	uint8_t refuse;  /* JOIN_R says this */
 	unsigned hellos, joins, beats, publishes, syncs, sync_ends, leaves;
 	struct kv_heartbeat beat; /* the last one */
+	struct kv_id pool;        /* of the last JOIN */
 	struct kv_publish_ent *held;
 	size_t n_held;
 };

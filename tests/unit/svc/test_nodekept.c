@@ -130,9 +130,11 @@ values_come_back_after_a_crash(void **state)
 static void
 masters_hear_of_them(void **state)
 {
+	struct kv_id pool = sim.masters[0].pool;
 	struct simreq r;
 
 	(void)state;
+	assert_false(kv_id_is_zero(pool));
 	simreq_open_unix(&r, &sim, 0);
 	assert_int_equal(simreq_put_one(&r, "k", blob, 100000), KV_OK);
 	simreq_close(&r);
@@ -142,6 +144,7 @@ masters_hear_of_them(void **state)
 	assert_int_equal(kv_node_sessions(sim.node), 1);
 	assert_true(simnode_master_has(&sim, 0, "k"));
 	assert_int_equal(sim.masters[0].joins, 2);
+	assert_true(kv_id_is_equal(sim.masters[0].pool, pool));
 }
 
 static bool is_done;
