@@ -101,6 +101,9 @@ struct kv_client_opts {
 	uint64_t segment_bytes;
 	const char *node_addr;
 	int hugepages; /* the node's memory from hugetlbfs */
+	/* Keep the node's memory in this file, so that the next process that
+	 * names it has what is in it. NULL: it ends with this process. */
+	const char *pool_file;
 
 	/* Default deadline of each call. 0: 10,000 ms. */
 	uint32_t timeout_ms;

@@ -9,7 +9,7 @@
 #include "base/le.h"
 #include "base/num.h"
 
-#define COPY_OFF    4096
+#define COPY_OFF    ((size_t)4096)
 #define TENANTS_OFF 8192
 
 static const uint8_t magic[8] = { 'k', 'v', 'p', 'o', 'o', 'l', 26, '\n' };

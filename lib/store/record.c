@@ -8,8 +8,8 @@
 #include "base/le.h"
 #include "base/num.h"
 
-/* The state of an entry or a slot; 0 is none of them, so that zeroes that came
- * from elsewhere are not taken for free space. */
+/* The state of a slot; 0 is none of them, so that zeroes that came from
+ * elsewhere are not taken for free space. */
 #define STATE_FREE     0x65657266 /* "free" in a dump */
 #define STATE_RESERVED 0x76736572
 #define STATE_OBJECT   0x746a626f
@@ -50,6 +50,8 @@ struct more {
 
 KV_LE_SIZE(slot, KV_RECORD_BYTES);
 KV_LE_SIZE(more, KV_RECORD_BYTES);
+
+#define EXT_BYTES (2 * sizeof(struct kv_le64)) /* a piece in the data */
 
 /* The sum of what lies behind the field `sum` of a struct. */
 #define SUM_AFTER(p, seed)                                                \
@@ -207,8 +209,7 @@ slot_seed(uint64_t seed, uint32_t slot)
 static size_t
 data_bytes(const struct kv_record *r)
 {
-	return r->n_ext * 2 * sizeof(struct kv_le64) + r->tenant_len +
-	       r->key_len;
+	return r->n_ext * EXT_BYTES + r->tenant_len + r->key_len;
 }
 
 static unsigned
@@ -418,7 +419,7 @@ kv_record_parse(const void *file, uint32_t slots_end, uint32_t slot,
 	if (rc < 0)
 		return rc;
 	r->ext = out->ext;
-	r->tenant = out->data + r->n_ext * 2 * sizeof(struct kv_le64);
+	r->tenant = out->data + r->n_ext * EXT_BYTES;
 	r->key = (const uint8_t *)r->tenant + r->tenant_len;
 	if (!kv_key_hash_is_equal(
 		    r->hash, kv_key_hash(kv_key_seed(r->tenant, r->tenant_len),

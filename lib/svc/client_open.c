@@ -141,6 +141,7 @@ pool_open(struct kv_client *c, const struct kv_client_opts *o, char *socket,
 	struct kv_pool_opts p = {
 		.bytes = o->segment_bytes,
 		.hugepages = o->hugepages != 0,
+		.file = o->pool_file,
 		.masters = has_masters(o) ? o->master : NULL,
 		.listen = o->node_addr ? o->node_addr : ":0",
 		.addr = o->node_addr,

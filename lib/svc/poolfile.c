@@ -262,7 +262,7 @@ pool_open(struct kv_poolfile *p, uint64_t bytes, struct text *err)
 {
 	struct kv_id kernel = { 0 };
 	struct kv_poolhead h;
-	struct stat st;
+	struct stat st = { 0 };
 	int rc;
 
 	rc = kv_ident_kernel(p->root ? p->root : "", &kernel);

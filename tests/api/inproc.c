@@ -1,10 +1,10 @@
 /*
  * A process with an embedded node.
  *
- *	inproc MASTER
+ *	inproc MASTER POOL_FILE
  *
  * It gives memory to the pool, another client finds what lies there, and when
- * it is closed it is gone.
+ * it is closed it is gone; unless it is in the file.
  */
 
 #include <kvpool.h>
@@ -61,6 +61,33 @@ test_alone(void)
 	kv_client_close(c);
 }
 
+/* The second one has what the first one put. */
+static void
+test_file(const char *file)
+{
+	static char large[300000], got[sizeof(large)];
+	struct kv_client_opts o = {
+		.size = sizeof(o),
+		.socket = "",
+		.segment_bytes = 16 << 20,
+		.pool_file = file,
+	};
+	struct kv_client *c = kv_client_open(&o, err, sizeof(err));
+
+	memset(large, 'y', sizeof(large));
+	EXPECT(c != NULL, 1);
+	EXPECT(kv_client_put_one(c, "kept", 4, large, sizeof(large)), 0);
+	EXPECT(kv_client_open(&o, err, sizeof(err)) == NULL, 1);
+	EXPECT(strstr(err, "in use by pid") != NULL, 1);
+	kv_client_close(c);
+	c = kv_client_open(&o, err, sizeof(err));
+	EXPECT(c != NULL, 1);
+	EXPECT(kv_client_get_one(c, "kept", 4, got, sizeof(got), NULL),
+	       sizeof(large));
+	EXPECT(memcmp(got, large, sizeof(large)), 0);
+	kv_client_close(c);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -72,8 +99,9 @@ main(int argc, char **argv)
 	struct kv_buf value = { large, sizeof(large) };
 	struct kv_put_item p = { .bufs = &value, .nbufs = 1 };
 
-	EXPECT(argc, 2);
+	EXPECT(argc, 3);
 	test_alone();
+	test_file(argv[2]);
 	memset(large, 'x', sizeof(large));
 	node = open_or_die(argv[1], 64 << 20);
 	EXPECT(kv_client_node_addr(node)[0] != '\0', 1);

@@ -95,7 +95,7 @@ wait_nodes 2
 for kind in shared static; do
 	ok "objects, $kind" "$T/store-$kind" "$MASTERS" "$(socket a)" \
 		"$(addr b)"
-	ok "embedded node, $kind" "$T/inproc-$kind" "$MASTERS"
+	ok "embedded node, $kind" "$T/inproc-$kind" "$MASTERS" "$T/pool-$kind"
 	wait_nodes 2
 	ok "raw transfers, $kind" "$T/xfer-$kind"
 	ok "raw transfers over TCP, $kind" "$T/xfer-$kind" no-attach

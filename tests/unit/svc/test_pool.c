@@ -25,6 +25,7 @@ enum {
 
 static char folder[] = "/tmp/kv.test_pool.XXXXXX";
 static char path[64];
+static bool is_file; /* the pool is in one */
 static struct kv_loop *loop;
 static struct kv_net *net;
 
@@ -118,10 +119,11 @@ dial(struct wirepeer *p, const char *addr, enum kv_role role, uint64_t token)
 }
 
 static struct kv_pool *
-start(struct kv_loop *on)
+start_in(const char *file, struct kv_loop *on)
 {
 	struct kv_pool_opts o = {
 		.bytes = BYTES,
+		.file = file,
 		.listen = "127.0.0.1:0",
 		.socket = path,
 		.name = "p",
@@ -135,6 +137,12 @@ start(struct kv_loop *on)
 	assert_string_equal(kv_pool_socket(p), path);
 	assert_false(kv_id_is_zero(*kv_pool_boot(p)));
 	return p;
+}
+
+static struct kv_pool *
+start(struct kv_loop *on)
+{
+	return start_in(NULL, on);
 }
 
 /* The pool's descriptor, by ATTACH. */
@@ -152,7 +160,7 @@ attach(struct wirepeer *p, uint8_t flags)
 	r = (void *)f->body;
 	assert_int_equal(r->status, KV_OK);
 	assert_int_equal(kv_get64(r->pool_bytes), BYTES);
-	assert_true(r->flags & KV_POOL_SEALED);
+	assert_int_equal(r->flags & KV_POOL_SEALED ? 0 : 1, is_file);
 	fd = dup(f->fd);
 	assert_true(fd >= 0);
 	wireframe_free(f);
@@ -287,6 +295,63 @@ values_pass_between_mapping_and_network(void **state)
 	free(bytes);
 }
 
+/* Put in place, and found again over TCP by the next process; by one that was
+ * attached before the bytes are the same all the time. */
+static void
+a_pool_file_is_there_again(void **state)
+{
+	struct kv_filled filled = { .count = kv_le32(1) };
+	uint64_t token, data_token, off;
+	const struct kv_grant_ent *g;
+	struct wirepeer local, data;
+	struct kv_pool *pool;
+	struct wireframe *f;
+	char addr[80], file[80], index[96];
+	uint8_t *map;
+	int fd;
+
+	(void)state;
+	is_file = true;
+	snprintf(file, sizeof(file), "%s/pool", folder);
+	snprintf(index, sizeof(index), "%s.index", file);
+	pool = start_in(file, NULL);
+	snprintf(addr, sizeof(addr), "unix:%s", path);
+	dial(&local, addr, KV_ROLE_REQUESTER, 0);
+	fd = attach(&local, KV_ATTACH_WRITE);
+	map = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	assert_ptr_not_equal(map, MAP_FAILED);
+	put_begin(&local, "k", 200000, KV_MODE_SHM, 0);
+	f = wirepeer_take(&local, KV_MSG_GRANT_R);
+	g = (void *)f->tail;
+	off = kv_get64(
+		((const struct kv_extent_le *)(const void *)(g + 1))->off);
+	memset(map + off, 0x5a, 200000);
+	wirepeer_send(&local, KV_MSG_FILLED, 3, &filled, &g->grant, 8);
+	wireframe_free(f);
+	put_end(&local);
+	wirepeer_close(&local);
+	kv_pool_close(pool);
+
+	pool = start_in(file, NULL);
+	token = dial(&local, kv_pool_addr(pool), KV_ROLE_REQUESTER, 0);
+	data_token = dial(&data, kv_pool_addr(pool), KV_ROLE_DATA, token);
+	get(&local, "k", KV_MODE_DATA, data_token);
+	WAIT(wirepeer_count(&data, KV_MSG_DATA));
+	f = wirepeer_take(&data, KV_MSG_DATA);
+	assert_int_equal(f->payload_len, 200000);
+	assert_memory_equal(f->payload, map + off, 200000);
+	assert_int_equal(map[off + 199999], 0x5a);
+	wireframe_free(f);
+	wirepeer_close(&data);
+	wirepeer_close(&local);
+	kv_pool_close(pool);
+	munmap(map, BYTES);
+	close(fd);
+	unlink(file);
+	unlink(index);
+	is_file = false;
+}
+
 static void
 a_reader_cannot_write(void **state)
 {
@@ -404,6 +469,7 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(values_pass_between_mapping_and_network),
+		TEST(a_pool_file_is_there_again),
 		TEST(a_reader_cannot_write),
 		TEST(attaching_needs_the_unix_socket),
 		TEST(it_runs_on_a_loop_of_its_owner),
