@@ -261,7 +261,7 @@ static int
 pool_open(struct kv_poolfile *p, uint64_t bytes, struct text *err)
 {
 	struct kv_id kernel = { 0 };
-	struct kv_poolhead h;
+	struct kv_poolhead h = { 0 };
 	struct stat st = { 0 };
 	int rc;
 
