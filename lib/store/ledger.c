@@ -33,6 +33,7 @@ struct kv_ledger {
 	struct kv_ledger_opts o;
 	uint8_t *file;
 	uint64_t seed;
+	uint64_t n_unsummed;
 	unsigned n_steps;
 	unsigned steps_max;
 	struct side *steps[]; /* STEP_SLOTS each */
@@ -196,10 +197,7 @@ kv_ledger_seed(const struct kv_ledger *l)
 void
 kv_ledger_keep(struct kv_ledger *l, uint32_t slot)
 {
-	if (kv_record_value_sum(l->file, slot))
-		list_add(l, LIST_OLD, slot);
-	else
-		list_add(l, LIST_NEW, slot);
+	list_add(l, LIST_OLD, slot);
 }
 
 void
@@ -255,11 +253,21 @@ kv_ledger_show(struct kv_ledger *l, uint32_t slot)
 	kv_record_set_state(l->file, slot, KV_RECORD_OBJECT);
 	kv_ledger_unhold(l, slot);
 	list_add(l, LIST_NEW, slot);
+	l->n_unsummed++;
+}
+
+static void
+forget_unsummed(struct kv_ledger *l, uint32_t slot)
+{
+	if (kv_record_state(l->file, slot) == KV_RECORD_OBJECT &&
+	    !kv_record_value_sum(l->file, slot) && l->n_unsummed)
+		l->n_unsummed--;
 }
 
 void
 kv_ledger_hide(struct kv_ledger *l, uint32_t slot)
 {
+	forget_unsummed(l, slot);
 	kv_record_set_state(l->file, slot, KV_RECORD_RESERVED);
 	list_del(l, slot);
 }
@@ -269,6 +277,7 @@ kv_ledger_release(struct kv_ledger *l, uint32_t slot)
 {
 	uint32_t head = slot, next;
 
+	forget_unsummed(l, slot);
 	do {
 		next = kv_record_next(l->file, slot);
 		side_of(l, slot)->stamp++;
@@ -339,11 +348,12 @@ kv_ledger_sum(struct kv_ledger *l, uint32_t slot, uint64_t sum)
 	if (has)
 		return has == sum;
 	kv_record_set_value_sum(l->file, slot, sum);
+	l->n_unsummed--;
 	return true;
 }
 
-bool
-kv_ledger_is_summed(const struct kv_ledger *l)
+uint64_t
+kv_ledger_unsummed(const struct kv_ledger *l)
 {
-	return !list_first(l, LIST_NEW);
+	return l->n_unsummed;
 }

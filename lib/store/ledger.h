@@ -48,8 +48,7 @@ uint64_t kv_ledger_seed(const struct kv_ledger *l);
 
 /* ---- taking over what was found ---- */
 
-/* Slots that stay as they are: of an object, whose value is to be summed, or
- * whose sum is to be checked. */
+/* A slot that stays as it is: of an object, whose sum is to be checked. */
 void kv_ledger_keep(struct kv_ledger *l, uint32_t slot);
 /* Whatever it is, it is free now. */
 void kv_ledger_clear(struct kv_ledger *l, uint32_t slot);
@@ -92,8 +91,8 @@ bool kv_ledger_is_current(const struct kv_ledger *l,
 /* Sets the sum of an object that has none; else says whether it has this one.
  */
 bool kv_ledger_sum(struct kv_ledger *l, uint32_t slot, uint64_t sum);
-/* Nothing of it is left to do. */
-bool kv_ledger_is_summed(const struct kv_ledger *l);
+/* Objects that have none. */
+uint64_t kv_ledger_unsummed(const struct kv_ledger *l);
 
 /* A value's sum as it stands in a record: never 0. */
 static inline uint64_t

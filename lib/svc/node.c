@@ -471,6 +471,8 @@ kv_node_stats_each(const struct kv_node *node, kv_node_stat_fn *fn, void *arg)
 		{ "zombie_bytes",
 		  "bytes that somebody reads of values that are gone", false,
 		  st.zombie_bytes },
+		{ "unsummed_keys", "keys a kill would lose, with a pool file",
+		  false, kv_nodekept_unsummed(node) },
 		{ "unchecked_keys", "keys taken over, not yet checked", false,
 		  st.unchecked },
 		{ "held_bytes", "bytes held for an earlier node's processes",

@@ -279,6 +279,8 @@ int kv_nodekept_reserve(struct kv_node *node, struct kv_putkey *k,
 void kv_nodekept_release(struct kv_node *node, struct kv_putkey *k);
 /* Its identity, whoever serves it; zero: there is none. */
 struct kv_id kv_nodekept_pool(const struct kv_node *node);
+/* Objects that would not be adopted yet. */
+uint64_t kv_nodekept_unsummed(const struct kv_node *node);
 /* Held for processes of earlier nodes, but for objects. */
 uint64_t kv_nodekept_held_bytes(const struct kv_node *node);
 

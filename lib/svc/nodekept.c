@@ -33,7 +33,7 @@
 #define PIECE_BYTES (UINT64_C(4) << 20) /* until it looks whether to end */
 
 enum {
-	JOB_VALUES = 64,
+	JOB_VALUES = 512,
 	JOB_EXTENTS = 4 * KV_EXTENTS_MAX,
 };
 
@@ -261,7 +261,7 @@ kv_nodekept_is_idle(const struct kv_node *node)
 	const struct kv_nodekept *kept = node->kept;
 
 	return !kept || kept->is_detached ||
-	       (kv_ledger_is_summed(kept->ledger) && !kept->job.is_out);
+	       kv_ledger_unsummed(kept->ledger) == 0;
 }
 
 /* ---- space of earlier lives ---- */
@@ -489,6 +489,12 @@ kv_nodekept_pool(const struct kv_node *node)
 	if (!node->kept)
 		return (struct kv_id){ 0 };
 	return kv_ledger_head(node->kept->ledger)->pool;
+}
+
+uint64_t
+kv_nodekept_unsummed(const struct kv_node *node)
+{
+	return node->kept ? kv_ledger_unsummed(node->kept->ledger) : 0;
 }
 
 uint64_t

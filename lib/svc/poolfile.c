@@ -304,36 +304,54 @@ say_void(const struct kv_poolfile *p)
 			p->path);
 }
 
-int
-kv_poolfile_open(const struct kv_poolfile_opts *o, struct kv_poolfile **out,
-		 char *err, size_t err_bytes)
+/* What was made, unless it is somebody's by now. */
+static void
+files_unmake(const struct kv_poolfile *p, int rc)
+{
+	if (p->made_path && rc != -EBUSY)
+		unlink(p->path);
+	if (p->made_index && rc != -EBUSY)
+		unlink(p->index_path);
+}
+
+static struct kv_poolfile *
+poolfile_new(const struct kv_poolfile_opts *o)
 {
 	struct kv_poolfile *p = KV_FAULT_POINT() ? NULL : calloc(1, sizeof(*p));
-	struct text text = { err, err_bytes };
-	int rc = -ENOMEM;
 
-	snprintf(err, err_bytes, "out of memory");
 	if (!p)
-		return rc;
+		return NULL;
 	p->root = o->root;
 	p->path = strdup(o->path);
 	if (asprintf(&p->index_path, "%s.index", o->path) < 0)
 		p->index_path = NULL;
 	if (p->path && p->index_path)
-		rc = pool_open(p, o->bytes, &text);
-	if (rc == 0) {
-		if (p->is_void)
-			say_void(p);
-		*out = p;
-		return 0;
-	}
-	/* Busy: they are somebody's by now. */
-	if (p->made_path && rc != -EBUSY)
-		unlink(p->path);
-	if (p->made_index && rc != -EBUSY)
-		unlink(p->index_path);
+		return p;
 	kv_poolfile_close(p);
-	return rc;
+	return NULL;
+}
+
+int
+kv_poolfile_open(const struct kv_poolfile_opts *o, struct kv_poolfile **out,
+		 char *err, size_t err_bytes)
+{
+	struct kv_poolfile *p = poolfile_new(o);
+	struct text text = { err, err_bytes };
+	int rc;
+
+	snprintf(err, err_bytes, "out of memory");
+	if (!p)
+		return -ENOMEM;
+	rc = pool_open(p, o->bytes, &text);
+	if (rc < 0) {
+		files_unmake(p, rc);
+		kv_poolfile_close(p);
+		return rc;
+	}
+	if (p->is_void)
+		say_void(p);
+	*out = p;
+	return 0;
 }
 
 void

@@ -52,7 +52,6 @@ load()
 watch put --do=put --once --prefix=v --keys=8 --batch=8 --size=1MB $(at a)
 is "$(sum put 3)" 8 'eight values to be viewed'
 watch put --do=put --once --prefix=w --keys=1 --batch=1 --size=1MB $(at a)
-sleep 0.2
 
 # Views of the library, of which the process looks at each byte in the end; one
 # that is pinned by hand; space that is filled again and again; one that is

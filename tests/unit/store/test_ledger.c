@@ -256,16 +256,17 @@ sums_are_asked_for_once_new_ones_first(void **state)
 	assert_true(kv_ledger_take(rig.ledger, true, &t));
 	assert_int_equal(t.slot, a);
 	assert_true(kv_ledger_is_current(rig.ledger, &t));
+	assert_int_equal(kv_ledger_unsummed(rig.ledger), 1);
 	assert_true(kv_ledger_sum(rig.ledger, a, 0));
+	assert_int_equal(kv_ledger_unsummed(rig.ledger), 0);
 	assert_int_equal(kv_record_value_sum(rig.file, a), 1);
 	assert_false(kv_ledger_take(rig.ledger, false, &t));
 	ledgerrig_again(&rig);
 	a = ledgerrig_find(&rig, "a")->slot;
 	b = ledgerrig_put(&rig, "b", 100)->slot;
-	assert_false(kv_ledger_is_summed(rig.ledger));
+	assert_int_equal(kv_ledger_unsummed(rig.ledger), 1);
 	assert_true(kv_ledger_take(rig.ledger, false, &t));
 	assert_int_equal(t.slot, b);
-	assert_true(kv_ledger_is_summed(rig.ledger));
 	assert_false(kv_ledger_take(rig.ledger, true, &t));
 	assert_true(kv_ledger_take(rig.ledger, false, &t));
 	assert_int_equal(t.slot, a);
@@ -294,8 +295,11 @@ a_sum_that_comes_late_is_for_nobody(void **state)
 	kv_index_pin(rig.ix, p, rig.now);
 	kv_index_drop(rig.ix, p);
 	assert_false(kv_ledger_is_current(rig.ledger, &t));
+	assert_int_equal(kv_ledger_unsummed(rig.ledger), 0);
 	kv_index_unpin(rig.ix, p);
 	assert_false(kv_ledger_take(rig.ledger, false, &t));
+	kv_index_drop(rig.ix, ledgerrig_put(&rig, "c", 100));
+	assert_int_equal(kv_ledger_unsummed(rig.ledger), 0);
 }
 
 static int
