@@ -124,6 +124,17 @@ kv_chan_link(struct kv_chan *ch, const struct kv_id *boot)
 	return l;
 }
 
+bool
+kv_chan_is_linked(const struct kv_chan *ch, const struct kv_id *boot)
+{
+	struct kv_link *l;
+
+	KV_LIST_FOREACH(l, &ch->nodes, node)
+		if (kv_id_is_equal(l->want, *boot))
+			return l->ctl.state == KV_LINK_UP;
+	return false;
+}
+
 uint64_t
 kv_chan_patience(const struct kv_chan *ch, uint64_t deadline, uint64_t least_ns,
 		 uint64_t most_ns)

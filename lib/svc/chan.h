@@ -39,6 +39,9 @@ void kv_chan_free(struct kv_chan *ch);
  * caller raises link->users while it uses it. */
 struct kv_link *kv_chan_link(struct kv_chan *ch, const struct kv_id *boot);
 
+/* Has this channel a connection to that node? */
+bool kv_chan_is_linked(const struct kv_chan *ch, const struct kv_id *boot);
+
 /* Until when one peer is waited for: for half of what the call has left, so
  * that there is time for another one; at least and at most so long. */
 uint64_t kv_chan_patience(const struct kv_chan *ch, uint64_t deadline,

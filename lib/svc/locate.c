@@ -89,6 +89,20 @@ reach_only(const struct reach *r, struct kv_master *m, struct kv_dir_view *v)
 	v->n = n;
 }
 
+/* Of an answer. Who is left out may be reached by the asking process, all the
+ * same: over a connection that it has. */
+static uint8_t
+answer_flags(struct kv_master *m, const struct reach *r)
+{
+	uint8_t flags = 0;
+
+	if (kv_member_is_incomplete(m))
+		flags |= KV_LOOKUP_INCOMPLETE;
+	if (r->some_not || m->n_hidden > 0)
+		flags |= KV_LOOKUP_HIDES;
+	return flags;
+}
+
 /* ---- marks ---- */
 
 /* Half a grace has passed since the key was marked. */
@@ -203,10 +217,9 @@ exist_answer(struct kv_masterpeer *p, const struct kv_msg *msg, size_t count)
 			       &out);
 	if (!r)
 		return;
-	r->count = kv_le32((uint32_t)count);
-	if (kv_member_is_incomplete(m))
-		r->flags = KV_LOOKUP_INCOMPLETE;
 	reach_init(&reach, p);
+	r->count = kv_le32((uint32_t)count);
+	r->flags = answer_flags(m, &reach);
 	for (i = 0; i < count; i += n) {
 		n = kv_min_size(count - i, CHUNK);
 		found += exist(m, &reach, (const struct kv_id *)ids + i, n,
@@ -229,6 +242,7 @@ struct owners {
 	unsigned n;
 	size_t record_bytes;
 	size_t found;
+	uint8_t flags; /* of the answer */
 };
 
 static unsigned
@@ -288,8 +302,7 @@ owners_answer(struct kv_masterpeer *p, uint64_t id, const struct owners *o,
 		return;
 	r->count = kv_le32((uint32_t)count);
 	r->nodes = kv_le16((uint16_t)o->n);
-	if (kv_member_is_incomplete(o->m))
-		r->flags = KV_LOOKUP_INCOMPLETE;
+	r->flags = o->flags;
 	to = tail;
 	if (from->len > 0)
 		memcpy(to, from->data, from->len);
@@ -329,6 +342,7 @@ who_answer(struct kv_masterpeer *p, const struct kv_msg *msg, size_t count)
 	m->scratch.len = count;
 	memset(o.record, 0xff, sizeof(o.record));
 	reach_init(&reach, p);
+	o.flags = answer_flags(m, &reach);
 	for (i = 0; i < count; i += n) {
 		n = kv_min_size(count - i, CHUNK);
 		owners_find(&o, &reach, (const struct kv_id *)ids + i, n,

@@ -326,11 +326,45 @@ cand_local_add(struct kv_putop *op)
 	};
 }
 
+/* Where nobody else is, who is suspect to others but not to this process. */
+static bool
+is_open(const struct kv_putop *op, const struct kv_hub_node *n, bool is_last)
+{
+	if (n->pool_bytes == 0)
+		return false;
+	if (is_last)
+		return n->state == KV_NODE_SUSPECT &&
+		       kv_chan_is_linked(op->ch, &n->boot);
+	return n->state == KV_NODE_LIVE || n->state == KV_NODE_JOINING;
+}
+
+static void
+cands_add(struct kv_putop *op, const struct kv_hub_node *nodes, unsigned n,
+	  bool is_last)
+{
+	unsigned i;
+	bool own;
+
+	for (i = 0; i < n; i++) {
+		if (!is_open(op, &nodes[i], is_last))
+			continue;
+		own = is_own(op, &nodes[i].boot);
+		op->cands[op->n_cands++] = (struct kv_putop_cand){
+			.boot = nodes[i].boot,
+			.host = nodes[i].host,
+			.free_bytes = room(&nodes[i], own),
+			.victim_age_ms = nodes[i].victim_age_ms,
+			.is_local = own,
+			.is_preferred = is_preferred(op, &nodes[i]),
+		};
+	}
+}
+
 static int
 cands_load(struct kv_putop *op)
 {
 	struct kv_hub_node *nodes = calloc(KV_NODES_MAX, sizeof(*nodes));
-	bool own, is_missed = op->prefer;
+	bool is_missed = op->prefer;
 	unsigned i, n;
 
 	free(op->cands);
@@ -341,26 +375,14 @@ cands_load(struct kv_putop *op)
 		return -KV_ENOMEM;
 	}
 	n = kv_hub_nodes(op->ch->hub, nodes, KV_NODES_MAX);
-	for (i = 0; i < n; i++) {
-		if (nodes[i].state != KV_NODE_LIVE &&
-		    nodes[i].state != KV_NODE_JOINING)
-			continue;
-		if (nodes[i].pool_bytes == 0)
-			continue;
-		own = is_own(op, &nodes[i].boot);
-		is_missed &= !is_preferred(op, &nodes[i]);
-		op->cands[op->n_cands++] = (struct kv_putop_cand){
-			.boot = nodes[i].boot,
-			.host = nodes[i].host,
-			.free_bytes = room(&nodes[i], own),
-			.victim_age_ms = nodes[i].victim_age_ms,
-			.is_local = own,
-			.is_preferred = is_preferred(op, &nodes[i]),
-		};
-	}
+	cands_add(op, nodes, n, false);
+	for (i = 0; i < op->n_cands; i++)
+		is_missed &= !op->cands[i].is_preferred;
 	if (is_missed && op->n_cands > 0)
 		kv_hub_node_missed(op->ch->hub, op->prefer,
 				   kv_loop_now(op->ch->loop));
+	if (op->n_cands == 0)
+		cands_add(op, nodes, n, true);
 	free(nodes);
 	cand_local_add(op);
 	return 0;

@@ -14,6 +14,8 @@
 #define FRAME_KEYS 16384
 /* A node that is silent so long is not waited for. */
 #define POLL_NS KV_NS_PER_S
+/* One that the master hides is most likely dead. */
+#define POLL_HIDDEN_NS (250 * KV_NS_PER_MS)
 
 /* One node asked for the keys that the directory does not know. */
 struct poll {
@@ -23,6 +25,7 @@ struct poll {
 	struct kv_call call;
 	struct kv_link_wait wait;
 	struct kv_id boot;
+	uint64_t patience;
 	size_t *missing; /* their numbers */
 	size_t n;
 	size_t pos;
@@ -126,6 +129,9 @@ poll_answered(struct kv_call *call, int status, const struct kv_msg *msg)
 	int number;
 
 	if (status < 0) {
+		/* It answers nobody: later calls do not wait for it again. */
+		if (status == -ETIMEDOUT && !p->to->is_local)
+			kv_link_drop(p->to, -KV_ETIMEOUT);
 		poll_end(p, -kv_status_from_errno(status));
 		return;
 	}
@@ -155,7 +161,7 @@ poll_send(struct poll *p)
 	p->call.fn = poll_answered;
 	body = kv_rpc_begin(
 		rpc, &p->call, KV_MSG_LOOKUP,
-		kv_chan_patience(p->s->ch, p->s->deadline, 0, POLL_NS));
+		kv_chan_patience(p->s->ch, p->s->deadline, 0, p->patience));
 	if (!body) {
 		poll_end(p, -kv_status_from_errno(errno));
 		return;
@@ -204,7 +210,8 @@ poll_next(struct poll *p)
 
 /* Prepares the question to one node. */
 static void
-poll_add(struct kv_survey *s, struct kv_link *to, const struct kv_id *boot)
+poll_add(struct kv_survey *s, struct kv_link *to, const struct kv_id *boot,
+	 uint64_t patience)
 {
 	struct poll *p = KV_FAULT_POINT() ? NULL : calloc(1, sizeof(*p));
 	size_t i;
@@ -222,13 +229,24 @@ poll_add(struct kv_survey *s, struct kv_link *to, const struct kv_id *boot)
 	p->s = s;
 	p->to = to;
 	p->boot = *boot;
+	p->patience = patience;
 	to->users++;
 	kv_list_add_tail(&s->polls, &p->link);
 }
 
-/* sick_only: those that this process could not reach, if they are due. */
+/* May the node have what the directory does not name? It leaves out whom this
+ * host has reported (whether they are back is found out here), and whom others
+ * cannot reach (while this process does). */
+static bool
+is_left_out(const struct kv_survey *s, const struct kv_id *boot)
+{
+	return kv_hub_has_failed(s->ch->hub, boot) ||
+	       (s->hides && kv_chan_is_linked(s->ch, boot));
+}
+
+/* some: those that a complete directory may have left out. */
 static void
-polls_prepare(struct kv_survey *s, bool sick_only)
+polls_prepare(struct kv_survey *s, bool some)
 {
 	struct kv_chan *ch = s->ch;
 	struct kv_hub_node *nodes = calloc(KV_NODES_MAX, sizeof(*nodes));
@@ -241,7 +259,7 @@ polls_prepare(struct kv_survey *s, bool sick_only)
 		survey_note(s, -KV_ENOMEM);
 	n = nodes ? kv_hub_nodes(ch->hub, nodes, KV_NODES_MAX) : 0;
 	for (i = 0; i < n; i++) {
-		if (sick_only && !kv_hub_has_failed(ch->hub, &nodes[i].boot))
+		if (some && !is_left_out(s, &nodes[i].boot))
 			continue;
 		if (!kv_hub_try(ch->hub, &nodes[i].boot, now)) {
 			s->is_incomplete = true;
@@ -249,27 +267,27 @@ polls_prepare(struct kv_survey *s, bool sick_only)
 		}
 		to = kv_chan_link(ch, &nodes[i].boot);
 		if (to)
-			poll_add(s, to, &nodes[i].boot);
+			poll_add(s, to, &nodes[i].boot,
+				 some && s->hides ? POLL_HIDDEN_NS : POLL_NS);
 		else if (errno == ENOENT)
 			s->is_incomplete = true;
 		else
 			survey_note(s, -KV_ENOMEM);
 		local_known = local_known || to == ch->local;
 	}
-	if (ch->local && !local_known && !sick_only)
-		poll_add(s, ch->local, &ch->local->boot);
+	if (ch->local && !local_known && !some)
+		poll_add(s, ch->local, &ch->local->boot, POLL_NS);
 	free(nodes);
 }
 
-/* The directory has spoken, or cannot: ask the nodes. (It leaves out whom this
- * host has reported: whether they are back is found out here.) */
+/* The directory has spoken, or cannot: ask the nodes. */
 static void
-polls_start(struct kv_survey *s, bool sick_only)
+polls_start(struct kv_survey *s, bool some)
 {
 	struct poll *p, *tmp;
 
 	s->is_incomplete = false;
-	polls_prepare(s, sick_only);
+	polls_prepare(s, some);
 	if (kv_list_is_empty(&s->polls)) {
 		survey_end(s, s->heard ? 0 : s->status);
 		return;
@@ -383,6 +401,7 @@ master_answered(struct kv_ask *ask, int status, const struct kv_msg *msg)
 	r = msg->body;
 	if (r->flags & KV_LOOKUP_INCOMPLETE)
 		s->is_incomplete = true;
+	s->hides |= (r->flags & KV_LOOKUP_HIDES) != 0;
 	s->pos += s->asked;
 	master_next(s);
 }
@@ -392,8 +411,8 @@ master_next(struct kv_survey *s)
 {
 	if (s->pos == s->n) {
 		s->has_directory = true;
-		if (has_misses(s) &&
-		    (s->is_incomplete || kv_hub_has_sick(s->ch->hub)))
+		if (has_misses(s) && (s->is_incomplete || s->hides ||
+				      kv_hub_has_sick(s->ch->hub)))
 			polls_start(s, !s->is_incomplete);
 		else
 			survey_end(s, 0);

@@ -3,7 +3,8 @@
 
 /*
  * Who has these keys: the directory's answer; where that proves nothing (a
- * master that rebuilds, or none), the nodes' own.
+ * master that rebuilds, or none), the nodes' own. A node that it hides, because
+ * others could not reach it, is asked over a connection that is there.
  */
 
 #include "base/list.h"
@@ -44,6 +45,7 @@ struct kv_survey {
 	bool heard;         /* somebody answered */
 	bool has_directory; /* a master did, for all keys */
 	bool is_incomplete; /* it said so, or a node was not heard */
+	bool hides;         /* it left nodes out */
 };
 
 void kv_survey_start(struct kv_chan *ch, struct kv_survey *s);

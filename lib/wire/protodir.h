@@ -25,6 +25,8 @@ struct kv_lookup {
 
 enum {
 	KV_LOOKUP_INCOMPLETE = 1, /* a miss here proves nothing */
+	KV_LOOKUP_HIDES = 2,      /* some owners are left out: suspect ones, and
+				   * those that the asking host reported */
 };
 
 struct kv_lookup_r {

@@ -122,6 +122,52 @@ for name in m a b; do
 		grep -q 'info .*new connections on .* again' $name.log
 done
 
+# A newcomer cannot reach it, tells, and the master finds it so; but who has a
+# connection there is served, whatever others say.
+drive far watch --prefix=on-a --keys=20 --size=100k --seconds=6 \
+	--pause-ms=20 $(at -)
+sleep 0.5
+flood "$(addr a)"
+full=$(now)
+suspected()
+{
+	kvget --timeout=1s $M -o got on-a/0
+	kvdiag $M nodes | grep -q suspect
+}
+ok 'a newcomer makes it suspect' try_for 8 suspected
+told=$(now)
+driven far 'far: goes on on its connections'
+is "$(sum far 4)$(sum far 8)" 00 'far: nothing fails'
+ok 'far: meanwhile' test "$(sum far 3 $((told + 100)))" -gt 10
+diag "suspect after $((told - full)) ms, then $(sum far 3 "$told") calls"
+ebb
+ok 'all goes on when they are gone' try_for 8 healed
+wait_nodes 2
+
+# So is who puts, where there is no other node.
+start alone --rpc-port kvmaster --listen=127.0.0.1 --http-port=0
+alone=127.0.0.1:$cluster_port
+start c --port prlimit --nofile=64 kvclient --master=$alone --host=127.0.0.4 \
+	--socket="$T/c.sock" --global-segment-size=32MB
+M="--socket= --master=$alone"
+ok 'a node alone' try_for 10 kvput $M first got
+drive puts watch --do=put --prefix=new --keys=100000 --size=1k --pause-ms=20 \
+	--seconds=5 --master=$alone
+sleep 0.5
+flood "127.0.0.4:$cluster_port"
+alone_suspected()
+{
+	kvget --timeout=1s $M -o got first
+	kvdiag $M nodes | grep -q suspect
+}
+ok 'a newcomer makes it suspect' try_for 8 alone_suspected
+told=$(now)
+driven puts 'puts: go on on their connections'
+is "$(sum puts 8)" 0 'puts: nothing fails'
+ok 'puts: meanwhile' test "$(sum puts 3 $((told + 1500)))" -gt 10
+ebb
+M="--socket= --master=$master"
+
 # HTTP has its own way to accept.
 flood "127.0.0.1:$master_http"
 for name in a b; do

@@ -537,14 +537,29 @@ rig_owners(struct rigpeer *p, unsigned key)
 	return bits;
 }
 
+static unsigned
+flags_of(struct rigpeer *p, unsigned lookup_flags)
+{
+	struct wireframe *f = lookup(p, 999999, lookup_flags);
+	unsigned flags = ((struct kv_lookup_r *)f->body)->flags;
+
+	wireframe_free(f);
+	return flags;
+}
+
 bool
 rig_is_incomplete(struct rigpeer *p)
 {
-	struct wireframe *f = lookup(p, 999999, KV_LOOKUP_EXIST);
-	bool is = ((struct kv_lookup_r *)f->body)->flags & KV_LOOKUP_INCOMPLETE;
+	return flags_of(p, KV_LOOKUP_EXIST) & KV_LOOKUP_INCOMPLETE;
+}
 
-	wireframe_free(f);
-	return is;
+bool
+rig_hides(struct rigpeer *p)
+{
+	unsigned flags = flags_of(p, 0);
+
+	assert_int_equal(flags, flags_of(p, KV_LOOKUP_EXIST));
+	return flags & KV_LOOKUP_HIDES;
 }
 
 void

@@ -132,6 +132,8 @@ bool rig_exists(struct rigpeer *p, unsigned key);
 /* LOOKUP: a bit for each owner, by the first byte of its boot id. */
 unsigned rig_owners(struct rigpeer *p, unsigned key);
 bool rig_is_incomplete(struct rigpeer *p);
+/* Are owners left out? Both kinds of LOOKUP say so. */
+bool rig_hides(struct rigpeer *p);
 void rig_report(struct rigpeer *p, const struct rignode *n, bool reachable);
 /* State of the node in NODES; 0: it is not there. */
 int rig_state(struct rigpeer *p, const struct rignode *n);

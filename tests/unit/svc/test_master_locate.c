@@ -211,6 +211,27 @@ a_report_holds_for_its_host(void **state)
 	assert_int_equal(rig_owners(&other, 2), A | B);
 }
 
+/* Who has a connection to the node may ask it, then. */
+static void
+answers_say_that_somebody_is_left_out(void **state)
+{
+	(void)state;
+	assert_false(rig_hides(&req));
+	rig_report(&req, &a, false);
+	rig_ms(5);
+	assert_true(rig_hides(&req));
+	assert_false(rig_hides(&other));
+	rig_report(&req, &a, true);
+	rig_ms(5);
+	assert_false(rig_hides(&req));
+	a.is_frozen = true;
+	rig_report(&req, &a, false);
+	rig_ms(6000);
+	assert_int_equal(rig_state(&req, &a), KV_NODE_SUSPECT);
+	assert_true(rig_hides(&req));
+	assert_true(rig_hides(&other));
+}
+
 static void
 a_report_ends_after_five_seconds(void **state)
 {
@@ -506,6 +527,7 @@ main(void)
 		TWO(owners_of_very_many_keys_fit_in_a_frame),
 		TWO(who_asks_much_waits_for_others),
 		TWO(a_report_holds_for_its_host),
+		TWO(answers_say_that_somebody_is_left_out),
 		TWO(a_report_ends_after_five_seconds),
 		TWO(a_report_is_taken_back),
 		TWO(reports_about_strangers_are_dropped),
