@@ -45,6 +45,17 @@ struct text {
 
 /* ---- the two files ---- */
 
+/* In a folder for everybody a file may have been prepared by anybody. */
+static int
+owner_check(const char *path, const struct stat *st, struct text *err)
+{
+	if (st->st_uid == geteuid())
+		return 0;
+	snprintf(err->p, err->n, "%s belongs to another user, uid %u", path,
+		 st->st_uid);
+	return -EPERM;
+}
+
 /* There is a file of that path, perhaps an empty one. */
 static int
 path_make(struct kv_poolfile *p, struct stat *st, struct text *err)
@@ -61,10 +72,11 @@ path_make(struct kv_poolfile *p, struct stat *st, struct text *err)
 		snprintf(err->p, err->n, "cannot open %s: %m", p->path);
 		return rc;
 	}
-	if (S_ISREG(st->st_mode))
-		return 0;
-	snprintf(err->p, err->n, "%s is not a regular file", p->path);
-	return -EINVAL;
+	if (!S_ISREG(st->st_mode)) {
+		snprintf(err->p, err->n, "%s is not a regular file", p->path);
+		return -EINVAL;
+	}
+	return owner_check(p->path, st, err);
 }
 
 /* Reads the head without a lock, or under one. As kv_poolhead_parse(). */
@@ -84,7 +96,7 @@ head_read(int fd, struct kv_poolhead *h, uint32_t *format)
 }
 
 /* What is known before the index is locked: how long it may be, and who may
- * have it. */
+ * have it. -ENOENT: there is none. */
 static int
 head_peek(struct kv_poolfile *p, struct kv_poolhead *h)
 {
@@ -120,22 +132,25 @@ index_open(struct kv_poolfile *p, uint64_t bytes, const struct stat *st,
 		.root = p->root,
 	};
 	struct kv_poolhead h;
-	int rc = head_peek(p, &h);
+	bool is_new = head_peek(p, &h) < 0;
+	struct stat own = { 0 };
+	int rc;
 
-	p->made_index = rc == -ENOENT;
-	if (p->made_index && st->st_size)
+	if (is_new && st->st_size)
 		return refuse_foreign(p, "it has no index beside it", err);
 	so.bytes = kv_max_u64(bytes + SPARE_BYTES,
 			      (uint64_t)h.slots_end * KV_RECORD_BYTES);
 	so.bytes = kv_round_up_u64(so.bytes, KV_LEDGER_STEP_BYTES);
 	rc = kv_seg_open(&so, &p->index, err->p, err->n);
-	if (rc == 0)
-		return 0;
-	p->made_index = false;
 	if (rc == -EBUSY)
 		snprintf(err->p, err->n, "%s is in use by pid %u", p->path,
 			 h.pid);
-	return rc;
+	if (rc < 0)
+		return rc;
+	p->made_index = is_new;
+	if (fstat(p->index->fd, &own))
+		own.st_uid = (uid_t)-1;
+	return owner_check(p->index_path, &own, err);
 }
 
 /* ---- whose they are ---- */
@@ -238,6 +253,17 @@ ledger_open(struct kv_poolfile *p, uint64_t bytes, struct kv_poolhead *h,
 
 /* ---- open ---- */
 
+/* Whoever may open it reads and writes what others put. */
+static void
+make_private(const struct kv_seg *seg, const char *path)
+{
+	struct stat st;
+
+	if (fstat(seg->fd, &st) == 0 && st.st_mode & 077 &&
+	    fchmod(seg->fd, st.st_mode & 0700))
+		kv_warn("others can open %s: %m", path);
+}
+
 static int
 bytes_open(struct kv_poolfile *p, uint64_t bytes, struct text *err)
 {
@@ -250,6 +276,8 @@ bytes_open(struct kv_poolfile *p, uint64_t bytes, struct text *err)
 
 	if (rc < 0)
 		return rc;
+	make_private(p->seg, p->path);
+	make_private(p->index, p->index_path);
 	rc = kv_seg_grow(p->seg);
 	if (rc < 0)
 		snprintf(err->p, err->n, "cannot make %s %ju bytes long: %s",

@@ -388,6 +388,45 @@ what_is_no_file_is_refused(void **state)
 }
 
 static void
+another_users_file_is_refused(void **state)
+{
+	struct kv_poolfile *p;
+
+	(void)state;
+	if (geteuid() != 0)
+		skip();
+	file_write(path, 0, "", 0);
+	assert_int_equal(chown(path, 1, 1), 0);
+	refused(-EPERM, "belongs to another user, uid 1");
+	assert_int_equal(size_of(index_path), UINT64_MAX);
+	assert_int_equal(chown(path, 0, 0), 0);
+	p = open_ok(BYTES);
+	kv_poolfile_close(p);
+	assert_int_equal(chown(index_path, 1, 1), 0);
+	refused(-EPERM, "belongs to another user, uid 1");
+}
+
+static void
+nobody_else_may_open_it(void **state)
+{
+	struct kv_poolfile *p;
+	struct stat st;
+
+	(void)state;
+	file_write(path, 0, "", 0);
+	assert_int_equal(chmod(path, 0666), 0);
+	p = open_ok(BYTES);
+	kv_poolfile_close(p);
+	assert_int_equal(stat(path, &st), 0);
+	assert_int_equal(st.st_mode & 0777, 0600);
+	assert_int_equal(chmod(index_path, 0644), 0);
+	p = open_ok(BYTES);
+	kv_poolfile_close(p);
+	assert_int_equal(stat(index_path, &st), 0);
+	assert_int_equal(st.st_mode & 0777, 0600);
+}
+
+static void
 a_pool_that_does_not_fit_leaves_nothing(void **state)
 {
 	struct kv_poolfile *p;
@@ -647,6 +686,8 @@ main(void)
 		TEST(a_later_format_is_refused),
 		TEST(a_pool_in_use_is_refused_with_its_pid),
 		TEST(what_is_no_file_is_refused),
+		TEST(another_users_file_is_refused),
+		TEST(nobody_else_may_open_it),
 		TEST(a_pool_that_does_not_fit_leaves_nothing),
 		TEST(a_file_system_that_is_read_only_is_told),
 		TEST(the_index_grows_as_long_as_there_is_room),
