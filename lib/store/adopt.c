@@ -11,6 +11,9 @@
 #include "store/ledger.h"
 #include "store/quarantine.h"
 
+/* So many slots before its turn an object's place in the index is asked for. */
+#define AHEAD 16
+
 /* What becomes of a slot. */
 enum fate {
 	FATE_CLEAR, /* it is free, or must be */
@@ -383,11 +386,17 @@ slot_take(struct adopting *a, uint32_t slot)
 static int
 slots_take(struct adopting *a)
 {
-	uint32_t slot;
+	uint32_t slot, ahead;
 	int rc = 0;
 
-	for (slot = KV_RECORD_SLOT_MIN; slot < a->slots_end && rc == 0; slot++)
+	for (slot = KV_RECORD_SLOT_MIN; slot < a->slots_end && rc == 0;
+	     slot++) {
+		ahead = slot + AHEAD;
+		if (ahead < a->slots_end && a->fates[ahead] == FATE_OBJECT)
+			kv_index_prefetch(a->o->index,
+					  kv_record_hash(a->file, ahead));
 		rc = slot_take(a, slot);
+	}
 	return rc;
 }
 
