@@ -364,6 +364,7 @@ kv_exchange_begin(void *server, const char *target, struct MHD_Connection *conn)
 	struct kv_exchange *x = NULL;
 	int err;
 
+	kv_server_begins(conn);
 	if (!KV_FAULT_POINT())
 		x = calloc(1, sizeof(*x));
 	if (!x)

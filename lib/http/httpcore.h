@@ -36,8 +36,10 @@ struct kv_server_conn {
 	struct kv_list link;
 	struct kv_server *s;
 	int fd;
-	uint64_t since; /* when the request began to be waited for */
-	bool is_busy;   /* it is there, and is being answered */
+	uint64_t since; /* of what is said below */
+	bool is_busy;   /* the request is there, and is being answered */
+	bool is_kept;   /* one was answered, and no other has begun */
+	bool is_ended;  /* by us: libmicrohttpd will see */
 };
 
 enum kv_exchange_state {
@@ -74,7 +76,8 @@ struct kv_exchange {
 
 /* Runs the daemon in the next turn. */
 void kv_server_wake(struct kv_server *s);
-/* The request that this connection waited for is there, or was answered. */
+/* A request begins; it is there; it was answered. */
+void kv_server_begins(struct MHD_Connection *conn);
 void kv_server_busy(struct MHD_Connection *conn, bool is_busy);
 
 /* ---- exchange.c: callbacks of libmicrohttpd ---- */

@@ -121,25 +121,61 @@ tell_shortage(struct kv_server *s, int err)
 		       s->port, (unsigned long long)limit.rlim_cur);
 }
 
+static void
+conn_end(struct kv_server_conn *c)
+{
+	c->is_ended = true;
+	shutdown(c->fd, SHUT_RDWR);
+}
+
+static uint64_t
+conn_age(const struct kv_server_conn *c)
+{
+	return kv_loop_now(c->s->loop) - c->since;
+}
+
+/* The oldest one that asks for nothing; if all do, one that was asked for long
+ * ago, and perhaps does not read the answer. */
+static void
+make_room(struct kv_server *s)
+{
+	uint64_t limit = s->o.request_s * KV_NS_PER_S;
+	struct kv_server_conn *c;
+
+	KV_LIST_FOREACH(c, &s->conns, link)
+		if (c->is_ended)
+			return; /* its place is about to be free */
+	KV_LIST_FOREACH(c, &s->conns, link)
+		if (!c->is_busy) {
+			conn_end(c);
+			return;
+		}
+	c = KV_LIST_FIRST(&s->conns, struct kv_server_conn, link);
+	if (c && conn_age(c) >= limit)
+		conn_end(c);
+}
+
 /* Rather than be called all the time with what cannot be accepted. */
 static void
 rest(struct kv_server *s, int err)
 {
 	tell_shortage(s, err);
+	make_room(s);
 	if (!kv_loop_timer_set(s->loop, &s->retry,
 			       kv_loop_now(s->loop) + SHORTAGE_NS))
 		(void)kv_loop_io_mod(&s->listener, 0);
 }
 
-static bool
-is_full(struct kv_server *s)
+/* Somebody waits to be accepted, and there are as many as may be. */
+static void
+crowded(struct kv_server *s)
 {
-	if (s->n_conns < s->o.conns_max)
-		return false;
 	kv_log_limited(&s->full_log, kv_loop_now(s->loop), KV_LOG_WARN,
-		       "%u HTTP connections are open: others wait", s->n_conns);
+		       "%u HTTP connections are open: for each new one the "
+		       "oldest idle one is closed",
+		       s->n_conns);
+	make_room(s);
 	(void)kv_loop_io_mod(&s->listener, 0);
-	return true;
 }
 
 static bool
@@ -158,7 +194,9 @@ on_listener(struct kv_io *io, uint32_t ready)
 	int i, fd;
 
 	(void)ready;
-	for (i = 0; i < ACCEPTS_MAX && !is_full(s); i++) {
+	if (s->n_conns >= s->o.conns_max)
+		crowded(s);
+	for (i = 0; i < ACCEPTS_MAX && s->n_conns < s->o.conns_max; i++) {
 		len = sizeof(addr);
 		fd = accept4(s->fd, (struct sockaddr *)&addr, &len,
 			     SOCK_NONBLOCK | SOCK_CLOEXEC);
@@ -189,17 +227,30 @@ conn_of(struct MHD_Connection *conn)
 	return info ? info->socket_context : NULL;
 }
 
-void
-kv_server_busy(struct MHD_Connection *conn, bool is_busy)
+static void
+conn_is(struct MHD_Connection *conn, bool is_busy, bool is_kept)
 {
 	struct kv_server_conn *c = conn_of(conn);
 
 	if (!c)
 		return;
 	c->is_busy = is_busy;
+	c->is_kept = is_kept;
 	c->since = kv_loop_now(c->s->loop);
 	kv_list_del(&c->link);
 	kv_list_add_tail(&c->s->conns, &c->link);
+}
+
+void
+kv_server_begins(struct MHD_Connection *conn)
+{
+	conn_is(conn, false, false);
+}
+
+void
+kv_server_busy(struct MHD_Connection *conn, bool is_busy)
+{
+	conn_is(conn, is_busy, !is_busy);
 }
 
 static void
@@ -219,11 +270,16 @@ on_sweep(struct kv_timer *t)
 	struct kv_server_conn *c;
 
 	KV_LIST_FOREACH(c, &s->conns, link) {
-		if (kv_loop_now(s->loop) - c->since < limit)
+		if (conn_age(c) < limit)
 			break;
-		if (!c->is_busy)
-			shutdown(c->fd, SHUT_RDWR);
+		if (!c->is_busy && !c->is_ended &&
+		    (!c->is_kept ||
+		     conn_age(c) >= KV_SERVER_KEPT_S * KV_NS_PER_S))
+			conn_end(c);
 	}
+	/* Nobody may have been old enough when a newcomer came. */
+	if (s->n_conns >= s->o.conns_max)
+		listen_again(s);
 	if (s->n_conns > 0)
 		sweep_soon(s);
 }

@@ -3,7 +3,9 @@
 
 /*
  * An HTTP server on a loop: libmicrohttpd, driven by its epoll descriptor and
- * the loop's timers. It has no thread and never blocks the loop.
+ * the loop's timers. It has no thread and never blocks the loop. When there are
+ * as many connections as there may be, a newcomer takes the place of the one
+ * that has been without a request for longest.
  */
 
 #include <stddef.h>
@@ -16,7 +18,8 @@ struct kv_server;
 
 #define KV_SERVER_CONNS_MAX 512
 #define KV_SERVER_IDLE_S    30 /* nothing moves on a connection */
-#define KV_SERVER_REQUEST_S 60 /* for a whole request to come */
+#define KV_SERVER_REQUEST_S 5  /* for a request to come, once it began */
+#define KV_SERVER_KEPT_S    60 /* from an answer to the next request's line */
 
 struct kv_server_opts {
 	struct kv_loop *loop; /* on the real clock */

@@ -221,6 +221,25 @@ answers 200 /health
 kill $slow
 wait $slow 2>/dev/null
 
+# Half requests, more than there may be connections, hold up nobody either.
+cat >half.pl <<'E'
+use IO::Socket::INET;
+my @all = map { IO::Socket::INET->new($ARGV[0]) or die "$_: $!" } 1 .. 600;
+syswrite $_, "GET /health HTTP/1.1\r\nHost: x\r\nX-Half: " for @all;
+syswrite STDOUT, "open\n";
+sleep 60;
+E
+for half_port in "$port" "$clientport"; do
+	perl half.pl "127.0.0.1:$half_port" >half.out 2>&1 &
+	half=$!
+	at_exit "kill $half 2>/dev/null"
+	ok '600 half requests' try_for 10 grep -q open half.out
+	ok 'health is told at once' timeout 3 perl "$TOP/tests/lib/http.pl" \
+		GET "http://127.0.0.1:$half_port/health"
+	kill $half
+	wait $half 2>/dev/null
+done
+
 # ---- metrics ----
 
 get /metrics

@@ -869,7 +869,7 @@ idle_connections_cost_nothing(void **state)
 }
 
 static void
-over_the_limit_others_wait(void **state)
+over_the_limit_the_oldest_idle_one_goes(void **state)
 {
 	struct kv_server_opts opts = defaults;
 	struct httpclient c[4], other;
@@ -877,18 +877,55 @@ over_the_limit_others_wait(void **state)
 	(void)state;
 	opts.conns_max = KV_ARRAY_LEN(c);
 	start(opts);
+	/* Waits for its answer; half a request; nothing; answered. */
+	for (size_t i = 0; i < KV_ARRAY_LEN(c); i++)
+		open_client(&c[i]);
+	httpclient_say(&c[0], "GET /never HTTP/1.1\r\nHost: x\r\n\r\n");
+	httpclient_say(&c[1], "GET /hello HT");
+	assert_int_equal(httpclient_get(&c[3], "/hello"), 200);
+	assert_string_equal(logged, "");
+	open_client(&other);
+	assert_int_equal(httpclient_get(&other, "/hello"), 200);
+	assert_non_null(strstr(logged, "4 HTTP connections are open"));
+	assert_true(ends_within(&c[1], 1000));
+	httpclient_close(&c[1]);
+	open_client(&c[1]);
+	assert_int_equal(httpclient_get(&c[1], "/hello"), 200);
+	assert_true(ends_within(&c[2], 1000));
+	httpclient_read(&c[0], 10);
+	assert_false(c[0].is_eof);
+	assert_int_equal(httpclient_get(&c[3], "/hello"), 200);
+	for (size_t i = 0; i < KV_ARRAY_LEN(c); i++)
+		httpclient_close(&c[i]);
+	httpclient_close(&other);
+	check_serves();
+}
+
+/* Nobody reads the list; those that wait for an answer may. */
+static void
+over_the_limit_all_ask(void **state)
+{
+	struct kv_server_opts opts = defaults;
+	struct httpclient c[4], other;
+
+	(void)state;
+	opts.conns_max = KV_ARRAY_LEN(c);
+	opts.request_s = 1;
+	start(opts);
+	sc.pages_max = PAGES;
 	for (size_t i = 0; i < KV_ARRAY_LEN(c); i++) {
 		open_client(&c[i]);
-		assert_int_equal(httpclient_get(&c[i], "/hello"), 200);
+		httpclient_say(&c[i],
+			       i ? "GET /never HTTP/1.1\r\nHost: x\r\n\r\n"
+				 : "GET /list HTTP/1.1\r\nHost: x\r\n\r\n");
+		httpclient_turn(&c[i], 10);
 	}
 	open_client(&other);
 	httpclient_say(&other, "GET /hello HTTP/1.1\r\nHost: x\r\n\r\n");
-	httpclient_read(&other, 100);
+	httpclient_read(&other, 500);
 	assert_int_equal(other.in.len, 0);
-	assert_non_null(strstr(logged, "4 HTTP connections are open"));
-	httpclient_close(&c[0]);
 	assert_int_equal(httpclient_take(&other, true), 200);
-	for (size_t i = 1; i < KV_ARRAY_LEN(c); i++)
+	for (size_t i = 0; i < KV_ARRAY_LEN(c); i++)
 		httpclient_close(&c[i]);
 	httpclient_close(&other);
 	check_serves();
@@ -1006,7 +1043,8 @@ main(void)
 		in_own_scene(silence_ends_a_connection),
 		in_own_scene(a_trickle_ends_too),
 		in_scene(idle_connections_cost_nothing),
-		in_own_scene(over_the_limit_others_wait),
+		in_own_scene(over_the_limit_the_oldest_idle_one_goes),
+		in_own_scene(over_the_limit_all_ask),
 		in_scene(descriptors_used_up),
 		in_scene(a_port_in_use_is_named),
 		in_own_scene(one_address_only),
