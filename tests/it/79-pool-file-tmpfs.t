@@ -84,6 +84,26 @@ is "$(sum put 3)" 20 'twenty puts'
 keys=$(stat a keys)
 end a
 
+# A file of huge pages.
+pages=/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages
+mkdir "$T/huge"
+if [ "$(cat $pages 2>/dev/null || echo 0)" -ge 24 ] &&
+	mount -t hugetlbfs -o pagesize=2M kv_test "$T/huge" 2>/dev/null; then
+	at_exit "umount -l '$T/huge'"
+	start_client h --global-segment-size=32MB --pool-file="$T/huge/pool"
+	watch put --do=put --once --prefix=huge --keys=20 --batch=20 \
+		--size=1MB $(at h)
+	is "$(sum put 3)" 20 'huge pages: twenty puts'
+	end h
+	again h
+	is "$(stat h adopted)" 20 'huge pages: they are there'
+	watch get --once --prefix=huge --keys=20 --batch=20 --size=1MB $(at h)
+	is "$(sum get 3)" 20 'huge pages: and are what was put'
+	end h
+else
+	skip 'a file of huge pages' 'no huge pages are free'
+fi
+
 # Another boot of the kernel, as far as kvclient can see.
 id=/proc/sys/kernel/random/boot_id
 sed 's/^./f/; t; s/^f/e/' $id >"$T/boot_id"

@@ -253,6 +253,39 @@ test_limit_of_file_sizes(void **state)
 }
 
 static void
+test_a_sparse_file_grows_with_its_pages(void **state)
+{
+	char dir[64], path[96];
+	struct kv_seg_opts o = { .path = path, .sparse = true };
+	struct rlimit old, tight;
+	struct kv_seg *seg;
+	struct stat st;
+
+	(void)state;
+	make_dir(dir, 0);
+	path_in(path, dir);
+	o.bytes = UINT64_C(1) << 40; /* more than there is room for */
+	assert_int_equal(kv_seg_open(&o, &seg, err, sizeof(err)), 0);
+	assert_int_equal(fstat(seg->fd, &st), 0);
+	assert_int_equal(st.st_size, 0);
+	assert_int_equal(kv_seg_populate(seg, MIB, MIB), 0);
+	assert_int_equal(fstat(seg->fd, &st), 0);
+	assert_int_equal(st.st_size, 2 * MIB);
+	seg->base[2 * MIB - 1] = 1;
+	assert_int_equal(kv_seg_populate(seg, 0, MIB), 0);
+	assert_int_equal(fstat(seg->fd, &st), 0);
+	assert_int_equal(st.st_size, 2 * MIB);
+	assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
+	tight = (struct rlimit){ 2 * MIB, old.rlim_max };
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &tight), 0);
+	assert_int_equal(kv_seg_populate(seg, 2 * MIB, MIB), -EFBIG);
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
+	kv_seg_close(seg);
+	unlink(path);
+	remove_dir(dir);
+}
+
+static void
 test_no_huge_pages(void **state)
 {
 	const struct kv_seg_opts o = { .bytes = UINT64_C(1) << 40,
@@ -548,6 +581,7 @@ main(void)
 		cmocka_unit_test(test_populate_stops_before_memory_ends),
 		cmocka_unit_test(test_open_refuses_nonsense),
 		cmocka_unit_test(test_limit_of_file_sizes),
+		cmocka_unit_test(test_a_sparse_file_grows_with_its_pages),
 		cmocka_unit_test(test_no_huge_pages),
 		cmocka_unit_test(test_huge_pages),
 		cmocka_unit_test(test_attach_reads),

@@ -2,22 +2,34 @@
 
 #include "index_fixture.h"
 
+/* Pinned and unpinned, or read in one go. */
+static void
+read_pinned(struct fixture *f, struct kv_object *o)
+{
+	kv_index_pin(f->ix, o, f->now++);
+	kv_index_unpin(f->ix, o);
+}
+
+static void
+read_at_once(struct fixture *f, struct kv_object *o)
+{
+	kv_index_touch(f->ix, o, f->now++);
+}
+
 /* a b c d by age; b is read, so it goes after d. */
 static void
-test_least_recently_used_goes_first(void **state)
+check_recency(void (*read)(struct fixture *f, struct kv_object *o))
 {
 	struct fixture f;
 	struct kv_object *b;
 
-	(void)state;
 	fixture_set_up(&f);
 	put(&f, "a", POOL / 4);
 	b = put(&f, "b", POOL / 4);
 	put(&f, "c", POOL / 4);
 	put(&f, "d", POOL / 4);
 	assert_int_equal(kv_index_victim_idle(f.ix, f.now), 4);
-	kv_index_pin(f.ix, b, f.now++);
-	kv_index_unpin(f.ix, b);
+	read(&f, b);
 	make_room(&f, POOL / 4);
 	assert_string_equal(f.left, "a");
 	assert_int_equal(kv_index_victim_idle(f.ix, f.now), 3);
@@ -26,6 +38,34 @@ test_least_recently_used_goes_first(void **state)
 	assert_int_equal(stats(&f).evicted_keys, 4);
 	assert_int_equal(stats(&f).evicted_bytes, POOL);
 	assert_int_equal(kv_index_victim_idle(f.ix, f.now), UINT64_MAX);
+	fixture_tear_down(&f);
+}
+
+static void
+test_least_recently_used_goes_first(void **state)
+{
+	(void)state;
+	check_recency(read_pinned);
+	check_recency(read_at_once);
+}
+
+/* What is read once more while it is pinned stays out of the order. */
+static void
+test_touched_while_pinned(void **state)
+{
+	struct kv_object *o;
+	struct fixture f;
+
+	(void)state;
+	fixture_set_up(&f);
+	o = put(&f, "a", POOL / 4);
+	kv_index_pin(f.ix, o, f.now);
+	kv_index_touch(f.ix, o, f.now);
+	assert_false(kv_index_evict(f.ix));
+	kv_index_unpin(f.ix, o);
+	assert_true(kv_index_evict(f.ix));
+	assert_string_equal(f.left, "a");
+	assert_false(kv_index_evict(f.ix));
 	fixture_tear_down(&f);
 }
 
@@ -224,6 +264,7 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_least_recently_used_goes_first),
+		cmocka_unit_test(test_touched_while_pinned),
 		cmocka_unit_test(test_order_of_leaving),
 		cmocka_unit_test(test_mark_expires),
 		cmocka_unit_test(test_mark_outlives_a_read),

@@ -13,6 +13,8 @@ pieces_and_whole_are_the_same(void **state)
 	assert_non_null(s);
 	for (i = 0; i < sizeof(bytes); i++)
 		bytes[i] = (unsigned char)(i * 7 + i / 256);
+	kv_sum_add(s, "before", 6);
+	kv_sum_reset(s);
 	kv_sum_add(s, bytes, 1);
 	kv_sum_add(s, bytes + 1, 4095);
 	kv_sum_add(s, bytes + 4096, 0);
