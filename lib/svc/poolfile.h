@@ -32,8 +32,9 @@ struct kv_poolfile_opts {
  * Opens the pool, or makes a new one of a path that does not exist or is empty;
  * a pool of another size is changed to this one. 0; or -errno with one line in
  * err that says what to do: -EBUSY (another process has it), -EINVAL (what is
- * there is something else), -EPERM (it is another user's), -EPROTONOSUPPORT (of a later version), and as
- * kv_seg_open(). What is refused for these reasons is left as it is.
+ * there is something else), -EPERM (it is another user's), -EPROTONOSUPPORT (of
+ * a later version), and as kv_seg_open(). What is refused for these reasons is
+ * left as it is.
  */
 KV_MUST_CHECK int kv_poolfile_open(const struct kv_poolfile_opts *o,
 				   struct kv_poolfile **out, char *err,

@@ -24,7 +24,8 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		const struct kv_benchfile_row *r = &f.rows[i];
 
 		assert(r->name[0] && r->unit[0]);
-		assert(!strpbrk(r->name, "\n\r\t") && strlen(r->name) <= KV_BENCHFILE_TEXT_MAX);
+		assert(!strpbrk(r->name, "\n\r\t") &&
+		       strlen(r->name) <= KV_BENCHFILE_TEXT_MAX);
 		assert(isfinite(r->value) && isfinite(r->ratio) &&
 		       isfinite(r->bar));
 		assert(r->value >= 0 && r->ratio >= 0 && r->bar >= 0);

@@ -219,9 +219,11 @@ get_judge_hit(struct cluster *cl, struct sim_call *call, unsigned i)
 	free(scratch);
 	if (it->len == 0)
 		return; /* the empty value has no tag */
-	if (!a)
+	if (!a) {
 		cluster_forbid(cl, "get of %s gave %llu bytes that nobody put",
 			       call->name[i], (unsigned long long)it->len);
+		return;
+	}
 	if (a->is_refused)
 		cluster_forbid(cl, "get of %s gave a value that was refused",
 			       call->name[i]);

@@ -95,6 +95,7 @@ test_watched(void **state)
 	size_t n[2] = { 0, 0 };
 	const struct kv_progress_watch w = { count_piece, n };
 	struct kv_bytes b = { 0 };
+	char name[64];
 	int keyboard, tty;
 
 	(void)state;
@@ -107,9 +108,10 @@ test_watched(void **state)
 
 	n[0] = 0;
 	assert_int_equal(openpty(&keyboard, &tty, NULL, NULL, NULL), 0);
+	assert_int_equal(ttyname_r(tty, name, sizeof(name)), 0);
 	assert_int_equal(write(keyboard, "typed\n\4", 7), 7);
 	kv_bytes_reset(&b);
-	assert_int_equal(kv_filein_read(&b, ttyname(tty), true, &w), 0);
+	assert_int_equal(kv_filein_read(&b, name, true, &w), 0);
 	assert_int_equal(b.len, 6);
 	assert_int_equal(n[0], 0);
 	close(keyboard);
