@@ -102,7 +102,8 @@ kv_chan_link(struct kv_chan *ch, const struct kv_id *boot)
 	struct kv_link *l;
 
 	if (ch->local && ch->local->ctl.state == KV_LINK_UP &&
-	    kv_id_is_equal(ch->local->boot, *boot))
+	    kv_id_is_equal(ch->local->boot, *boot) &&
+	    !kv_hub_map_is_out(ch->hub, kv_loop_now(ch->loop)))
 		return ch->local;
 	KV_LIST_FOREACH(l, &ch->nodes, node) {
 		if (!kv_id_is_equal(l->want, *boot))

@@ -34,9 +34,9 @@ bool kv_chan_add_masters(struct kv_chan *ch);
 /* No operation may be under way. NULL is fine. */
 void kv_chan_free(struct kv_chan *ch);
 
-/* The link to a node: the local one when it is that node, else one to the
- * address that the hub knows. NULL, errno: ENOENT when there is none. The
- * caller raises link->users while it uses it. */
+/* The link to a node: the local one when it is that node and its pool can be
+ * mapped, else one to the address that the hub knows. NULL, errno: ENOENT when
+ * there is none. The caller raises link->users while it uses it. */
 struct kv_link *kv_chan_link(struct kv_chan *ch, const struct kv_id *boot);
 
 /* Has this channel a connection to that node? */

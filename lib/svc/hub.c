@@ -16,6 +16,7 @@
 #define SICK_FIRST_NS   (100 * KV_NS_PER_MS)
 #define SICK_LAST_NS    (1500 * KV_NS_PER_MS)
 #define SICK_TRIAL_NS   KV_NS_PER_S /* then another call may try */
+#define MAP_AGAIN_NS    (10 * KV_NS_PER_S)
 #define MASTER_FIRST_NS (50 * KV_NS_PER_MS)
 #define MASTER_LAST_NS  KV_NS_PER_S
 
@@ -488,6 +489,29 @@ kv_hub_map_unref(struct kv_hub *hub, struct kv_hub_map *map)
 	free(map);
 }
 
+bool
+kv_hub_map_is_out(struct kv_hub *hub, uint64_t now)
+{
+	uint64_t at = __atomic_load_n(&hub->map_again_at, __ATOMIC_RELAXED);
+
+	return KV_UNLIKELY(at != 0) && now < at;
+}
+
+/* hub->lock is held. What failed is not tried with each piece of a value. */
+static char *
+map_now(struct kv_hub *hub, struct kv_hub_map *map, bool write)
+{
+	char **base = write ? &map->write : &map->read;
+	uint64_t now = kv_clock_now(&(struct kv_clock){ 0 }), at = 0;
+
+	if (!*base && kv_hub_map_is_out(hub, now))
+		return NULL;
+	if (!*base && hub->mapper.map(hub->mapper.arg, map, write) < 0)
+		at = now + MAP_AGAIN_NS;
+	__atomic_store_n(&hub->map_again_at, at, __ATOMIC_RELAXED);
+	return *base;
+}
+
 char *
 kv_hub_map_at(struct kv_hub *hub, struct kv_hub_map *map, uint64_t off,
 	      uint64_t len, bool write)
@@ -501,11 +525,8 @@ kv_hub_map_at(struct kv_hub *hub, struct kv_hub_map *map, uint64_t off,
 	}
 	p = __atomic_load_n(base, __ATOMIC_ACQUIRE);
 	if (KV_UNLIKELY(!p)) {
-		KV_LOCKED(&hub->lock) {
-			if (*base ||
-			    hub->mapper.map(hub->mapper.arg, map, write) == 0)
-				p = *base;
-		}
+		KV_LOCKED(&hub->lock)
+			p = map_now(hub, map, write);
 	}
 	if (!p) {
 		errno = ENOMEM; /* or descriptors, or room for a mapping */

@@ -110,6 +110,9 @@ struct kv_hub {
 	struct kv_copier *copier; /* NULL: callers copy alone */
 	bool is_opening;          /* what fails is told by kv_client_open() */
 	char *named; /* masters, by the local node; NULL: none, or opened */
+	/* Atomic. The local node's pool could not be mapped: it is a node as
+	 * others are until then. 0: none such. */
+	uint64_t map_again_at;
 
 	/* under lock */
 	uint64_t rng_seed;
@@ -188,9 +191,13 @@ int kv_hub_map_set(struct kv_hub *hub, const struct kv_id *boot, uint64_t bytes,
 		   uint8_t flags, int fd);
 void kv_hub_map_unref(struct kv_hub *hub, struct kv_hub_map *map);
 /* The pool's bytes [off, off + len), for reading or writing; maps on first
- * use. NULL, errno: EPROTO out of range, ENOMEM it cannot be mapped. */
+ * use. NULL, errno: EPROTO out of range, ENOMEM it cannot be mapped, or could
+ * not be a moment ago. */
 char *kv_hub_map_at(struct kv_hub *hub, struct kv_hub_map *map, uint64_t off,
 		    uint64_t len, bool write);
+
+/* Can it not be mapped at present? */
+bool kv_hub_map_is_out(struct kv_hub *hub, uint64_t now);
 
 void kv_hub_orphan_add(struct kv_hub *hub, const struct kv_id *boot,
 		       uint64_t token);

@@ -467,16 +467,18 @@ pins_return(struct kv_link *l, const struct kv_msg *msg)
 			kv_link_unpin(l, &v.ent[i].pin, 1);
 }
 
-static void
-grants_return(struct kv_conn *c, const struct kv_msg *msg)
+void
+kv_link_ungrant(struct kv_link *l, const struct kv_msg *msg)
 {
+	struct kv_conn *c = l->ctl.conn;
 	const struct kv_grant_r *r = msg->body;
 	uint32_t i, count = kv_get32(r->count);
 	struct kv_map_grants m;
 	struct kv_filled *f;
 	struct kv_le64 *grants;
 
-	if (kv_map_grants_parse(msg, &m) < 0 || count == 0 ||
+	if (!c || msg->type != KV_MSG_GRANT_R ||
+	    kv_map_grants_parse(msg, &m) < 0 || count == 0 ||
 	    !kv_conn_begin(c, KV_MSG_FILLED, msg->id, 0))
 		return;
 	grants = kv_conn_tail(c, count * sizeof(*grants));
@@ -497,8 +499,8 @@ stray(struct kv_rpc *rpc, const struct kv_msg *msg)
 
 	if (msg->type == KV_MSG_GET_R)
 		pins_return(e->link, msg);
-	else if (msg->type == KV_MSG_GRANT_R)
-		grants_return(e->conn, msg);
+	else if (msg->type == KV_MSG_GRANT_R && e == &e->link->ctl)
+		kv_link_ungrant(e->link, msg);
 }
 
 static void

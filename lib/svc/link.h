@@ -106,6 +106,9 @@ void kv_link_drop_data(struct kv_link *l, int status);
 void kv_link_rx_add(struct kv_link *l, struct kv_link_rx *rx);
 void kv_link_rx_del(struct kv_link_rx *rx);
 
+/* Gives back what a GRANT_R granted, as far as it was not filled. */
+void kv_link_ungrant(struct kv_link *l, const struct kv_msg *msg);
+
 /* Lets pins of the local node go; n may be 0. No answer is waited for. */
 void kv_link_unpin(struct kv_link *l, const struct kv_le64 *pins, uint32_t n);
 

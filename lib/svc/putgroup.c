@@ -339,10 +339,12 @@ frame_answered(struct kv_call *call, int status, const struct kv_msg *msg)
 	}
 	if (msg->flags & KV_FLAG_MORE) {
 		status = grants_take(g, msg);
-		if (status < 0)
+		if (status < 0) {
+			kv_link_ungrant(g->base.to, msg);
 			group_fail(&g->base, status);
-		else
+		} else {
 			group_watch(g);
+		}
 		return;
 	}
 	status = statuses_take(g, msg);
