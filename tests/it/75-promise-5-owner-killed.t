@@ -31,9 +31,9 @@ drive load-c hammer $(at c) --seconds="$(secs 7)" --prefix=load --keys=40 \
 drive load-far hammer $(at -) --seconds="$(secs 7)" --prefix=load --keys=40 \
 	--size-max=4MB --threads=2
 for kind in single double; do
-	drive $kind-c watch $(at c) --seconds=$((5 + KV_SLOW)) \
+	drive $kind-c watch $(at c) --seconds=$((8 + KV_SLOW)) \
 		--prefix=$kind --threads=2
-	drive $kind-far watch $(at -) --seconds=$((5 + KV_SLOW)) \
+	drive $kind-far watch $(at -) --seconds=$((8 + KV_SLOW)) \
 		--prefix=$kind --threads=2
 done
 sleep 1
