@@ -82,6 +82,21 @@ is "$got" $OBJECTS 'all are there'
 is "$(stat a held_bytes)" 0 'nothing is held for those who have gone'
 is "$(stat a adopted_bad)" 0 'nothing was found damaged'
 
+# While it starts, over and over.
+end a
+rounds=0
+while [ $rounds -lt 20 ]; do
+	eval "exec $(cat "$T/a.cmd")" >>"$T/a.old" 2>&1 &
+	rand 60
+	sleep "$(printf '0.%03d' $rnd)"
+	kill -9 $!
+	wait $! 2>/dev/null
+	rounds=$((rounds + 1))
+done
+again a
+ok 'killed 20 times while it starts: all are adopted' \
+	test "$(said keys)" -ge $OBJECTS
+
 # Ended well, nothing at all is dropped.
 end a
 is "$end_status" 0 'an end'
