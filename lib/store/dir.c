@@ -276,8 +276,10 @@ kv_dir_add(struct kv_dir *d, struct kv_hash h, struct kv_dir_id id,
 			return 1;
 		owners++;
 	}
-	if (owners >= KV_REPLICAS_MAX)
+	if (owners >= KV_REPLICAS_MAX) {
+		view_fill(d, h, view);
 		return -ENOSPC;
+	}
 	if (grow_if_full(d) < 0)
 		return -ENOMEM;
 	e = kv_dirtab_add(&d->tab[tab_of(d, h)], h);

@@ -50,7 +50,8 @@ void kv_dir_slot_hide(struct kv_dir *d, unsigned slot, bool hide);
  * The slot's node says that it has the key with this id.
  * 1: it is (now) an owner, of the only or the same id.
  * 0: another id is there with live owners: *view says which; nothing changed.
- * -ENOMEM; -ENOSPC: KV_REPLICAS_MAX owners already (nothing changed).
+ * -ENOSPC: KV_REPLICAS_MAX owners already: *view says which; nothing changed.
+ * -ENOMEM.
  * Owners of dead slots do not count. Hidden ones do.
  */
 int kv_dir_add(struct kv_dir *d, struct kv_hash h, struct kv_dir_id id,

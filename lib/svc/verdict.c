@@ -356,8 +356,13 @@ decide(struct kv_member *mb, struct kv_hash h, struct kv_dir_id id,
 		rc = kv_dir_add(m->dir, h, id, mb->slot, view);
 		if (rc > 0)
 			return KV_VERDICT_STAYS;
-		if (rc == -ENOSPC)
+		if (rc == -ENOSPC) {
+			/* One that is back stands before those who have not
+			 * come back: of a pool file they are the same. */
+			if (drop_unfounded(mb, h, view))
+				continue;
 			return KV_VERDICT_GOES;
+		}
 		if (rc < 0)
 			return rc;
 		kv_master_count(m, KV_MASTERSTAT_CONFLICTS, is_first);

@@ -98,6 +98,25 @@ more_replicas_than_the_bound_go(void **state)
 	}
 }
 
+/* As when a node on a pool file is killed time and again while it starts. */
+static void
+who_is_back_stands_before_those_without_a_session(void **state)
+{
+	static struct rignode old[KV_REPLICAS_MAX], back;
+	unsigned i;
+
+	(void)state;
+	for (i = 0; i < KV_REPLICAS_MAX; i++) {
+		rig_up(&old[i], "10.0.1.1", 100 + i, (uint8_t)(10 + i));
+		assert_int_equal(rig_put(&old[i], 1, 10, 0), STAYS);
+	}
+	for (i = 0; i < KV_REPLICAS_MAX; i++)
+		rig_close(&old[i].p);
+	rig_up(&back, "10.0.1.1", 200, 20);
+	assert_int_equal(rig_put(&back, 1, 10, 0), STAYS);
+	assert_true(rig_exists(&req, 1));
+}
+
 static void
 a_large_frame_is_done_in_slices(void **state)
 {
@@ -511,6 +530,7 @@ main(void)
 		THREE(gone_of_another_id_changes_nothing),
 		THREE(a_frame_is_taken_in_its_order),
 		THREE(more_replicas_than_the_bound_go),
+		THREE(who_is_back_stands_before_those_without_a_session),
 		THREE(a_large_frame_is_done_in_slices),
 		THREE(others_are_served_between_slices),
 		THREE(a_node_lost_in_the_middle_of_a_frame),
