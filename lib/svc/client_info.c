@@ -119,10 +119,9 @@ kv_client_nodes(struct kv_client *c, struct kv_node_info *nodes, size_t max)
 	status = kv_client_ask(c, &q);
 	if (status < 0)
 		return status;
-	all = calloc(KV_NODES_MAX, sizeof(*all));
+	all = kv_hub_nodes(&c->hub, &n);
 	if (!all)
 		return -KV_ENOMEM;
-	n = kv_hub_nodes(&c->hub, all, KV_NODES_MAX);
 	for (i = 0; i < n && i < max; i++)
 		node_info(&nodes[i], &all[i]);
 	free(all);

@@ -159,11 +159,11 @@ link_info(struct kv_link_info *out, const struct kv_hub_node *n)
 long
 kv_client_links(struct kv_client *c, struct kv_link_info *links, size_t max)
 {
-	struct kv_hub_node *nodes = NULL;
+	struct kv_hub_node *nodes;
 	struct kv_client_chan *cc;
 	uint64_t deadline;
 	int status = 0;
-	size_t n = 0;
+	unsigned n;
 	long rc;
 
 	if (!c || (max > 0 && !links))
@@ -174,9 +174,7 @@ kv_client_links(struct kv_client *c, struct kv_link_info *links, size_t max)
 	cc = kv_client_enter(c, 0, &deadline, &status);
 	if (!cc)
 		return status;
-	nodes = calloc(KV_NODES_MAX, sizeof(*nodes));
-	if (nodes)
-		n = kv_hub_nodes(&c->hub, nodes, KV_NODES_MAX);
+	nodes = kv_hub_nodes(&c->hub, &n);
 	/* Which of them is the local one. If it fails that is seen below. */
 	if (nodes && cc->ch->local)
 		(void)kv_client_open_local(cc, deadline);

@@ -202,17 +202,23 @@ kv_hub_learn(struct kv_hub *hub, struct kv_cut *records, unsigned count,
 	return rc;
 }
 
-unsigned
-kv_hub_nodes(struct kv_hub *hub, struct kv_hub_node *out, unsigned max)
+struct kv_hub_node *
+kv_hub_nodes(struct kv_hub *hub, unsigned *n)
 {
-	unsigned n = 0;
+	struct kv_hub_node *out = NULL;
 
+	*n = 0;
+	if (KV_FAULT_POINT())
+		return NULL;
 	KV_LOCKED(&hub->lock) {
-		n = hub->n_nodes < max ? hub->n_nodes : max;
-		if (n > 0)
-			memcpy(out, hub->nodes, n * sizeof(*out));
+		out = malloc((hub->n_nodes + 1UL) * sizeof(*out));
+		if (!out)
+			break;
+		*n = hub->n_nodes;
+		if (*n > 0)
+			memcpy(out, hub->nodes, *n * sizeof(*out));
 	}
-	return n;
+	return out;
 }
 
 bool

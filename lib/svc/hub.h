@@ -150,9 +150,8 @@ int kv_hub_learn(struct kv_hub *hub, struct kv_cut *records, unsigned count,
 		 bool whole, uint64_t now);
 /* One record alone, kept nowhere. 0, -EPROTO. */
 int kv_hub_node_parse(struct kv_hub_node *out, const struct kv_map_node *m);
-/* Copies up to max nodes; returns how many it copied. */
-unsigned kv_hub_nodes(struct kv_hub *hub, struct kv_hub_node *out,
-		      unsigned max);
+/* A copy of all nodes, *n of them, to be freed. NULL: no memory; *n is 0. */
+struct kv_hub_node *kv_hub_nodes(struct kv_hub *hub, unsigned *n);
 bool kv_hub_node(struct kv_hub *hub, const struct kv_id *boot,
 		 struct kv_hub_node *out);
 /* The table is older than max_age_ns, or was never heard. */

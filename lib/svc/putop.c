@@ -363,18 +363,18 @@ cands_add(struct kv_putop *op, const struct kv_hub_node *nodes, unsigned n,
 static int
 cands_load(struct kv_putop *op)
 {
-	struct kv_hub_node *nodes = calloc(KV_NODES_MAX, sizeof(*nodes));
 	bool is_missed = op->prefer;
+	struct kv_hub_node *nodes;
 	unsigned i, n;
 
 	free(op->cands);
 	op->n_cands = 0;
-	op->cands = calloc(KV_NODES_MAX + 1, sizeof(*op->cands));
+	nodes = kv_hub_nodes(op->ch->hub, &n);
+	op->cands = calloc(n + 1, sizeof(*op->cands));
 	if (!nodes || !op->cands) {
 		free(nodes);
 		return -KV_ENOMEM;
 	}
-	n = kv_hub_nodes(op->ch->hub, nodes, KV_NODES_MAX);
 	cands_add(op, nodes, n, false);
 	for (i = 0; i < op->n_cands; i++)
 		is_missed &= !op->cands[i].is_preferred;

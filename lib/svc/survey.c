@@ -249,15 +249,15 @@ static void
 polls_prepare(struct kv_survey *s, bool some)
 {
 	struct kv_chan *ch = s->ch;
-	struct kv_hub_node *nodes = calloc(KV_NODES_MAX, sizeof(*nodes));
+	struct kv_hub_node *nodes;
 	uint64_t now = kv_loop_now(ch->loop);
 	bool local_known = false;
 	struct kv_link *to;
 	unsigned i, n;
 
+	nodes = kv_hub_nodes(ch->hub, &n);
 	if (!nodes)
 		survey_note(s, -KV_ENOMEM);
-	n = nodes ? kv_hub_nodes(ch->hub, nodes, KV_NODES_MAX) : 0;
 	for (i = 0; i < n; i++) {
 		if (some && !is_left_out(s, &nodes[i].boot))
 			continue;
