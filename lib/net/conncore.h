@@ -41,7 +41,7 @@ struct kv_conn {
 		uint64_t id;
 	} frame;                /* the one that is being built */
 	struct kv_list done;    /* kv_conn_sent, called when that is safe */
-	struct kv_list calling; /* in this one */
+	struct kv_list calling; /* those whose turn it is */
 	struct kv_defer defer;
 };
 

@@ -318,7 +318,7 @@ kv_ledger_rehold(struct kv_ledger *l, uint32_t slot)
 /* ---- sums ---- */
 
 bool
-kv_ledger_take(struct kv_ledger *l, bool only_new, struct kv_ledger_todo *out)
+kv_ledger_take(struct kv_ledger *l, bool only_new, struct kv_ledger_taken *out)
 {
 	uint32_t slot = list_first(l, LIST_NEW);
 
@@ -333,7 +333,7 @@ kv_ledger_take(struct kv_ledger *l, bool only_new, struct kv_ledger_todo *out)
 }
 
 bool
-kv_ledger_is_current(const struct kv_ledger *l, const struct kv_ledger_todo *t)
+kv_ledger_is_current(const struct kv_ledger *l, const struct kv_ledger_taken *t)
 {
 	return side_of(l, t->slot)->stamp == t->stamp &&
 	       kv_record_state(l->file, t->slot) == KV_RECORD_OBJECT;

@@ -76,7 +76,7 @@ void kv_ledger_rehold(struct kv_ledger *l, uint32_t slot);
 
 /* ---- sums ---- */
 
-struct kv_ledger_todo {
+struct kv_ledger_taken {
 	uint32_t slot;
 	uint32_t stamp; /* the slot has not been released since */
 };
@@ -84,10 +84,10 @@ struct kv_ledger_todo {
 /* Takes the next object that wants its sum, then, unless only_new, those whose
  * sum is to be checked. False: there is none. */
 bool kv_ledger_take(struct kv_ledger *l, bool only_new,
-		    struct kv_ledger_todo *out);
+		    struct kv_ledger_taken *out);
 /* Is it still the same object? */
 bool kv_ledger_is_current(const struct kv_ledger *l,
-			  const struct kv_ledger_todo *t);
+			  const struct kv_ledger_taken *t);
 /* Sets the sum of an object that has none; else says whether it has this one.
  */
 bool kv_ledger_sum(struct kv_ledger *l, uint32_t slot, uint64_t sum);

@@ -38,7 +38,7 @@ enum {
 };
 
 struct value {
-	struct kv_ledger_todo todo;
+	struct kv_ledger_taken taken;
 	const struct kv_extent *ext;
 	unsigned n_ext;
 	uint64_t size;
@@ -139,9 +139,9 @@ value_take(struct kv_nodekept *kept, struct value *v)
 	while (!o) {
 		if (!kv_ledger_take(kept->ledger,
 				    kept->node->phase != KV_NODE_RUNNING,
-				    &v->todo))
+				    &v->taken))
 			return false;
-		o = object_of(kept, v->todo.slot);
+		o = object_of(kept, v->taken.slot);
 		/* Somebody has read it, so it was checked. */
 		if (o && !(o->flags & KV_OBJ_UNCHECKED) &&
 		    kv_record_value_sum(kv_ledger_file(kept->ledger), o->slot))
@@ -213,13 +213,13 @@ value_back(struct kv_nodekept *kept, const struct value *v)
 {
 	struct kv_object *o;
 
-	if (!kv_ledger_is_current(kept->ledger, &v->todo))
+	if (!kv_ledger_is_current(kept->ledger, &v->taken))
 		return;
-	o = object_of(kept, v->todo.slot);
+	o = object_of(kept, v->taken.slot);
 	if (o && o->flags & KV_OBJ_UNCHECKED)
 		kv_nodekept_judge(kept->node, o, v->sum);
 	else
-		kv_ledger_sum(kept->ledger, v->todo.slot, v->sum);
+		kv_ledger_sum(kept->ledger, v->taken.slot, v->sum);
 }
 
 static void

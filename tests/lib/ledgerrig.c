@@ -221,7 +221,7 @@ ledgerrig_find(struct ledgerrig *r, const char *key)
 void
 ledgerrig_sum(struct ledgerrig *r)
 {
-	struct kv_ledger_todo t;
+	struct kv_ledger_taken t;
 
 	while (kv_ledger_take(r->ledger, true, &t))
 		if (kv_ledger_is_current(r->ledger, &t))

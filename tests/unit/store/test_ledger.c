@@ -248,7 +248,7 @@ the_ledger_itself_has_a_bound(void **state)
 static void
 sums_are_asked_for_once_new_ones_first(void **state)
 {
-	struct kv_ledger_todo t;
+	struct kv_ledger_taken t;
 	uint32_t a, b;
 
 	(void)state;
@@ -279,7 +279,7 @@ sums_are_asked_for_once_new_ones_first(void **state)
 static void
 a_sum_that_comes_late_is_for_nobody(void **state)
 {
-	struct kv_ledger_todo t;
+	struct kv_ledger_taken t;
 	struct kv_object *o = ledgerrig_put(&rig, "a", 100), *p;
 
 	(void)state;

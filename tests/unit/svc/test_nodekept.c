@@ -259,7 +259,7 @@ damage_one(void)
 static void
 no_thread(void)
 {
-	struct kv_ledger_todo t;
+	struct kv_ledger_taken t;
 
 	while (kv_ledger_take(sim.file.ledger, false, &t))
 		;
