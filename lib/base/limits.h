@@ -43,6 +43,7 @@
 
 /* A node. */
 #define KV_NODE_CONNS_MAX    4096       /* connections */
+#define KV_BUDGET_MS_MAX     3600000    /* a node takes a longer one for it */
 #define KV_PEER_REQUESTS_MAX 256        /* under way on one of them */
 #define KV_PEER_KEYS_MAX     (1u << 16) /* being put or sent, of these */
 #define KV_NODE_KEYS_MAX     (1u << 20) /* the same, of everybody */

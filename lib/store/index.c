@@ -256,9 +256,8 @@ space_fits(const struct kv_index_new_object *n)
 	return sum == kv_round_up_u64(n->size, KV_GRANULE_BYTES);
 }
 
-struct kv_object *
-kv_index_insert(struct kv_index *ix, const struct kv_index_new_object *n,
-		uint64_t now)
+static struct kv_object *
+insert(struct kv_index *ix, const struct kv_index_new_object *n, uint64_t now)
 {
 	struct kv_object *o;
 
@@ -289,6 +288,17 @@ kv_index_insert(struct kv_index *ix, const struct kv_index_new_object *n,
 	return o;
 }
 
+struct kv_object *
+kv_index_insert(struct kv_index *ix, const struct kv_index_new_object *n,
+		uint64_t now)
+{
+	struct kv_object *o = insert(ix, n, now);
+
+	if (o)
+		ix->stats.reserved_bytes -= kv_index_space(o);
+	return o;
+}
+
 static void
 show(struct kv_index *ix, struct kv_object *o, uint64_t now)
 {
@@ -316,7 +326,7 @@ struct kv_object *
 kv_index_adopt(struct kv_index *ix, const struct kv_index_new_object *n,
 	       uint64_t now)
 {
-	struct kv_object *o = kv_index_insert(ix, n, now);
+	struct kv_object *o = insert(ix, n, now);
 
 	if (!o)
 		return NULL;
@@ -498,9 +508,10 @@ evict_until(struct kv_index *ix, uint64_t free_bytes)
 	return true;
 }
 
-int
-kv_index_reserve(struct kv_index *ix, uint64_t bytes, bool may_evict,
-		 uint64_t now, struct kv_extent *ext, unsigned max)
+/* As kv_index_reserve(), not counted. */
+static int
+space_find(struct kv_index *ix, uint64_t bytes, bool may_evict, uint64_t now,
+	   struct kv_extent *ext, unsigned max)
 {
 	uint64_t need, step, room;
 	bool more = true;
@@ -525,9 +536,25 @@ kv_index_reserve(struct kv_index *ix, uint64_t bytes, bool may_evict,
 	return rc;
 }
 
+int
+kv_index_reserve(struct kv_index *ix, uint64_t bytes, bool may_evict,
+		 uint64_t now, struct kv_extent *ext, unsigned max)
+{
+	int rc = space_find(ix, bytes, may_evict, now, ext, max);
+
+	if (rc >= 0)
+		ix->stats.reserved_bytes +=
+			kv_round_up_u64(bytes, KV_GRANULE_BYTES);
+	return rc;
+}
+
 void
 kv_index_unreserve(struct kv_index *ix, const struct kv_extent *ext, unsigned n)
 {
+	unsigned i;
+
+	for (i = 0; i < n; i++)
+		ix->stats.reserved_bytes -= ext[i].len;
 	kv_slab_release(ix->opts.slab, ext, n);
 }
 

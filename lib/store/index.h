@@ -81,10 +81,11 @@ struct kv_index_stats {
 	uint64_t bytes;       /* values, shown */
 	uint64_t soft_pinned; /* keys */
 	uint64_t hard_pinned;
-	uint64_t pinned_bytes; /* extents under at least one pin */
-	uint64_t zombie_bytes; /* dropped, still pinned */
-	uint64_t unchecked;    /* keys */
-	uint64_t evicted_keys; /* since the start */
+	uint64_t pinned_bytes;   /* extents under at least one pin */
+	uint64_t zombie_bytes;   /* dropped, still pinned */
+	uint64_t reserved_bytes; /* for what is no object yet */
+	uint64_t unchecked;      /* keys */
+	uint64_t evicted_keys;   /* since the start */
 	uint64_t evicted_bytes;
 };
 

@@ -107,7 +107,7 @@ static const struct gauge {
 	{ "master_allocated_bytes", "segment_allocated_bytes",
 	  "bytes of the pools with something in them", allocated },
 	{ "kvpool_master_pinned_bytes", "kvpool_segment_pinned_bytes",
-	  "bytes that somebody reads", pinned },
+	  "bytes that somebody reads or writes", pinned },
 	{ "master_soft_pin_key_count", NULL, "keys with a soft pin",
 	  soft_pinned },
 };

@@ -432,7 +432,7 @@ kv_node_room(const struct kv_node *node, struct kv_heartbeat *out)
 	out->pool_bytes = kv_le64(node->pool_bytes);
 	out->ready_bytes = kv_le64(node->ready_bytes);
 	out->free_bytes = kv_le64(kv_slab_free_bytes(node->slab));
-	out->pinned_bytes = kv_le64(st.pinned_bytes);
+	out->pinned_bytes = kv_le64(st.pinned_bytes + st.reserved_bytes);
 	out->keys = kv_le64(st.keys);
 	out->victim_age_ms =
 		kv_le64(idle == UINT64_MAX ? 0 : idle / KV_NS_PER_MS);
@@ -468,6 +468,8 @@ kv_node_stats_each(const struct kv_node *node, kv_node_stat_fn *fn, void *arg)
 		  st.hard_pinned },
 		{ "pinned_bytes", "bytes that somebody reads", false,
 		  st.pinned_bytes },
+		{ "reserved_bytes", "bytes reserved for puts under way", false,
+		  st.reserved_bytes },
 		{ "zombie_bytes",
 		  "bytes that somebody reads of values that are gone", false,
 		  st.zombie_bytes },

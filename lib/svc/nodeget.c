@@ -129,7 +129,8 @@ get_new(struct kv_nodepeer *peer, unsigned count, uint32_t budget_ms)
 	g->timer.fn = get_late;
 	if (kv_loop_timer_set(node->loop, &g->timer,
 			      kv_loop_now(node->loop) + LATE_NS +
-				      budget_ms * KV_NS_PER_MS) < 0) {
+				      kv_min_u64(budget_ms, KV_BUDGET_MS_MAX) *
+					      KV_NS_PER_MS) < 0) {
 		free(g);
 		return NULL;
 	}

@@ -317,8 +317,9 @@ put_new(struct kv_nodepeer *peer, const struct kv_msg *msg, size_t key_bytes,
 	kv_list_init(&put->fresh);
 	if (kv_loop_timer_set(node->loop, &put->timer,
 			      kv_loop_now(node->loop) +
-				      kv_get32(m->budget_ms) * KV_NS_PER_MS) <
-	    0) {
+				      kv_min_u64(kv_get32(m->budget_ms),
+						 KV_BUDGET_MS_MAX) *
+					      KV_NS_PER_MS) < 0) {
 		free(put);
 		return NULL;
 	}

@@ -49,7 +49,8 @@ enum {
 struct kv_put {
 	struct kv_put_id put_id;
 	struct kv_le32 count;
-	struct kv_le32 budget_ms; /* the owner gives up after it */
+	struct kv_le32 budget_ms; /* the owner gives up after it, at most
+				   * KV_BUDGET_MS_MAX */
 	uint8_t mode;
 	uint8_t flags;
 	uint8_t zero[6];

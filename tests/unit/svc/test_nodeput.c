@@ -72,6 +72,16 @@ free_bytes(void)
 	return simnode_stat(&sim, "free_bytes");
 }
 
+/* As heartbeats tell it: read, or being written. */
+static uint64_t
+pinned_bytes(void)
+{
+	struct kv_heartbeat room;
+
+	kv_node_room(sim.node, &room);
+	return kv_get64(room.pinned_bytes);
+}
+
 /* ---- whole puts ---- */
 
 static void
@@ -587,15 +597,38 @@ an_expired_grant_stays_reserved_until_filled(void **state)
 	assert_true(simreq_grant(&r, id, 0, &g));
 	simnode_run(&sim, 60);
 	assert_int_equal(simreq_put_status(&r, id, 0), KV_ETIMEOUT);
-	assert_true(free_bytes() < SIMNODE_POOL);
+	assert_int_equal(free_bytes(), SIMNODE_POOL - 10240);
+	assert_int_equal(pinned_bytes(), 10240);
 	/* The key itself is free. */
 	assert_int_equal(simreq_put_inline(&r, "k", "other"), KV_OK);
 	simreq_filled(&r, id, g.grant, false);
 	assert_int_equal(free_bytes(), SIMNODE_POOL - 256);
+	assert_int_equal(pinned_bytes(), 0);
 	assert_int_equal(wirepeer_count(&r.control, KV_MSG_PUT_R), 2);
 	/* Said twice it changes nothing. */
 	simreq_filled(&r, id, g.grant, true);
 	assert_int_equal(free_bytes(), SIMNODE_POOL - 256);
+	simreq_close(&r);
+}
+
+/* Whatever the requester asks for. */
+static void
+a_grant_ends_within_an_hour(void **state)
+{
+	struct simput item = { "k", 10000, NULL };
+	struct simgrant g;
+	struct simreq r;
+	uint64_t id;
+
+	(void)state;
+	simreq_open_unix(&r, &sim, 0);
+	id = simreq_put(&r, &item, 1,
+			&(struct simput_opts){ .budget_ms = UINT32_MAX });
+	assert_true(simreq_grant(&r, id, 0, &g));
+	simnode_run(&sim, KV_BUDGET_MS_MAX + 10);
+	assert_int_equal(simreq_put_status(&r, id, 0), KV_ETIMEOUT);
+	simreq_filled(&r, id, g.grant, true);
+	assert_int_equal(free_bytes(), SIMNODE_POOL);
 	simreq_close(&r);
 }
 
@@ -1217,6 +1250,7 @@ main(void)
 		WITH(setup_empty, waiting_for_pages_ends_with_the_budget),
 		WITH(setup_empty, when_no_more_pages_come_the_rest_is_decided),
 		WITH(setup, an_expired_grant_stays_reserved_until_filled),
+		WITH(setup, a_grant_ends_within_an_hour),
 		WITH(setup, a_grant_given_up_comes_back),
 		WITH(setup, a_lost_connection_leaves_grants_to_their_process),
 		WITH(setup, a_put_sent_again_succeeds_again),
