@@ -1,5 +1,6 @@
 #include "net/hello.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -7,6 +8,7 @@
 #include "base/num.h"
 #include "base/status.h"
 #include "base/str.h"
+#include "event/loop.h"
 
 _Static_assert(sizeof(KV_HELLO_HTTP) - 1 ==
 		       sizeof(((struct kv_hello *)0)->http),
@@ -39,6 +41,7 @@ kv_hello_build(struct kv_conn *c, const struct kv_hello_opts *opts)
 		h->host = *opts->host;
 	h->token = kv_le64(opts->token);
 	h->pid = kv_le32((uint32_t)getpid());
+	h->salt = kv_le32((uint32_t)kv_loop_now(kv_conn_loop(c)));
 	if (tenant_len)
 		memcpy(tail, opts->tenant, tenant_len);
 	if (name_len)
@@ -122,6 +125,19 @@ kv_hello_answer(struct kv_conn *c, uint64_t id, int status, const char *text,
 	if (len)
 		memcpy(tail, text, len);
 	kv_conn_end(c);
+}
+
+const char *
+kv_hello_why(int status)
+{
+	if (status == -EPROTO)
+		return "it does not speak kvpool's protocol (is it an HTTP "
+		       "port?)";
+	/* Some servers close without a word what they do not understand. */
+	if (status == -ECONNRESET)
+		return "it closed the connection without an answer (is it an "
+		       "HTTP port?)";
+	return NULL;
 }
 
 int

@@ -27,9 +27,9 @@ struct kv_hello_opts {
 	const char *name;         /* cut to KV_NAME_BYTES_MAX; NULL: none */
 };
 
-/* For people: why there is no answer, but -EPROTO. */
-#define KV_HELLO_FOREIGN \
-	"it does not speak kvpool's protocol (is it an HTTP port?)"
+/* For people: why a connection that ended with status (-errno) before HELLO was
+ * answered is hardly one to kvpool. NULL: it may well be. */
+const char *kv_hello_why(int status);
 
 /* Completes a HELLO whose body was begun (kv_conn_begin, kv_rpc_begin): only
  * the end is left to do. False: the connection is closed or full. */

@@ -368,7 +368,7 @@ end_connected(void *arg, struct kv_stream *s, int status)
 	e->dial = NULL;
 	if (e == &e->link->ctl) {
 		e->link->dialled = status;
-		e->link->is_foreign = false;
+		e->link->foreign = NULL;
 	}
 	if (!s) {
 		end_fail(e, -kv_status_from_errno(status));
@@ -444,8 +444,8 @@ kv_link_why(const struct kv_link *l, int status)
 {
 	if (l->dialled < 0)
 		return kv_sock_error_text(l->dialled);
-	if (l->is_foreign)
-		return KV_HELLO_FOREIGN;
+	if (l->foreign)
+		return l->foreign;
 	return status == -KV_ETIMEOUT ? kv_sock_error_text(-ETIMEDOUT)
 				      : kv_status_text(status);
 }
@@ -536,8 +536,8 @@ on_close(struct kv_conn *c, int status)
 {
 	struct kv_link_end *e = kv_conn_arg(c);
 
-	if (status == -EPROTO && e->state == KV_LINK_HELLO)
-		e->link->is_foreign = true;
+	if (e->state == KV_LINK_HELLO)
+		e->link->foreign = kv_hello_why(status);
 	end_fail(e, -kv_status_from_errno(status));
 }
 

@@ -71,8 +71,8 @@ struct kv_link {
 	struct kv_id boot; /* who it is, while UP */
 	bool is_local;     /* over the Unix socket: bytes by the mapping */
 	uint64_t deadline; /* of the attempt under way */
-	int dialled;       /* how dialling ended: 0 or -errno */
-	bool is_foreign;   /* it answered HELLO with what is no frame */
+	int dialled;         /* how dialling ended: 0 or -errno */
+	const char *foreign; /* why it is hardly kvpool, or NULL */
 	struct kv_link_end ctl;
 	struct kv_link_end data;
 	struct kv_list waits;

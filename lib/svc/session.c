@@ -247,9 +247,11 @@ static void
 session_on_close(struct kv_conn *c, int status)
 {
 	struct kv_session *s = kv_conn_arg(c);
-	bool is_foreign = status == -EPROTO && s->state == KV_SESSION_GREETING;
+	const char *foreign = NULL;
 
-	kv_session_lost(s, is_foreign ? KV_HELLO_FOREIGN : strerror(-status));
+	if (s->state == KV_SESSION_GREETING)
+		foreign = kv_hello_why(status);
+	kv_session_lost(s, foreign ? foreign : strerror(-status));
 }
 
 static void

@@ -63,7 +63,8 @@ enum kv_role {
 };
 
 /* To an HTTP server a HELLO is a request, which it answers at once: its answer
- * is no frame. Else both sides would wait. */
+ * is no frame. Else both sides would wait. One whose sums hold the bytes of an
+ * end of line it may close without a word: with another salt they do not. */
 #define KV_HELLO_HTTP "  / HTTP/1.0\r\n\r\n"
 
 struct kv_hello {
@@ -81,7 +82,7 @@ struct kv_hello {
 			    * name space) */
 	struct kv_le64 token; /* DATA: of its control connection */
 	struct kv_le32 pid;
-	struct kv_le32 zero2;
+	struct kv_le32 salt; /* not looked at */
 	/* tail: tenant, name */
 };
 

@@ -98,22 +98,24 @@ exits 69 'those of its master' kvdiag $L stats master
 like "$(cat err)" '^kvdiag: stats: there is no master; ' 'who is not there'
 end lone
 
-# Who answers, but speaks something else.
+# Who answers, but speaks something else: in its own words, or, when the bytes
+# of a greeting look to it like none at all, by closing.
+foreign="(it does not speak kvpool's protocol|it closed the connection without \
+an answer) \(is it an HTTP port\?\)"
 http=$(free_port)
 start web --rpc-port kvmaster --listen=127.0.0.1 --http-port="$http"
 for where in '--socket=' "--socket=$(socket a)"; do
 	exits 69 "an HTTP port, $where" \
 		timeout 5 kvget $where --master=127.0.0.1:$http far
-	like "$(cat err)" "^kvget: master 127.0.0.1:$http: it does not speak \
-kvpool's protocol" 'is told from a silent master'
+	like "$(cat err)" "^kvget: master 127.0.0.1:$http: $foreign" 'is told from a silent master'
 done
 begun=$(date +%s)
 exits 69 'nodes' kvdiag --socket= --master=127.0.0.1:$http nodes
 ok 'at once' test $(($(date +%s) - begun)) -le 5
 launch stray kvclient --port=0 --socket= --global-segment-size=1MB \
 	--master=127.0.0.1:$http
-ok 'a node says so' try_for 10 grep -q "no session with \
-master=127.0.0.1:$http: it does not speak kvpool's protocol" stray.log
+ok 'a node says so' try_for 10 grep -qE "no session with \
+master=127.0.0.1:$http: $foreign" stray.log
 end stray
 end web
 
