@@ -278,18 +278,13 @@ attach_answered(struct kv_call *call, int status, const struct kv_msg *msg)
 		end_is_up(e);
 }
 
+/* Also when the pool is mapped already: to the node a process is new when its
+ * last connection was lost. */
 static void
 attach_ask(struct kv_link_end *e)
 {
-	struct kv_hub_map *map =
-		kv_hub_map_ref(e->link->ch->hub, &e->link->boot);
 	struct kv_attach *body;
 
-	if (map) {
-		kv_hub_map_unref(e->link->ch->hub, map);
-		end_is_up(e);
-		return;
-	}
 	e->state = KV_LINK_ATTACH;
 	e->call.fn = attach_answered;
 	body = kv_rpc_begin(&e->rpc, &e->call, KV_MSG_ATTACH,

@@ -1,0 +1,116 @@
+/* The client's core beside a real node, on the simulated network. */
+#include <string.h>
+
+#include "simnode.h"
+#include "svc/putop.h"
+#include "test.h"
+
+static struct simnode sim;
+static struct kv_hub hub;
+static struct kv_chan *ch;
+
+static int
+pool_map(void *arg, struct kv_hub_map *map, bool write)
+{
+	(void)arg;
+	*(write ? &map->write : &map->read) = (char *)sim.pool;
+	return 0;
+}
+
+static void
+pool_unmap(void *arg, struct kv_hub_map *map)
+{
+	(void)arg;
+	(void)map;
+}
+
+static int
+setup(void **state)
+{
+	struct kv_hub_opts o = {
+		.local = "unix:/node.sock",
+		.name = "test",
+		.boot = { { 7 } },
+		.host = { { 9 } },
+		.mapper = { .map = pool_map, .unmap = pool_unmap },
+	};
+
+	(void)state;
+	simnode_open(&sim, &(struct simnode_opts){ 0 });
+	o.net = simnode_new_process(&sim, true);
+	assert_int_equal(kv_hub_init(&hub, &o), 0);
+	ch = kv_chan_new(&hub, sim.loop);
+	assert_non_null(ch);
+	return 0;
+}
+
+static int
+teardown(void **state)
+{
+	(void)state;
+	kv_chan_free(ch);
+	kv_hub_fini(&hub);
+	simnode_run(&sim, 10);
+	simnode_close(&sim);
+	return 0;
+}
+
+static bool is_done;
+
+static void
+put_done(struct kv_putop *op)
+{
+	(void)op;
+	is_done = true;
+}
+
+/* Of more bytes than fit into a message: the requester fills the pool. */
+static int
+put(const char *key)
+{
+	static char value[100000];
+	struct kv_buf buf = { value, sizeof(value) };
+	struct kv_put_item item = {
+		.key = { key, strlen(key) },
+		.bufs = &buf,
+		.nbufs = 1,
+	};
+	struct kv_putop op = {
+		.items = &item,
+		.n = 1,
+		.replicas = 1,
+		.deadline = sim.clock.ns + KV_NS_PER_S,
+		.done = put_done,
+	};
+
+	is_done = false;
+	kv_loop_refresh(sim.loop);
+	assert_int_equal(kv_putop_start(ch, &op), 0);
+	while (!is_done)
+		simnode_run(&sim, 1);
+	return item.status;
+}
+
+static void
+who_lost_the_last_connection_attaches_again(void **state)
+{
+	(void)state;
+	assert_int_equal(put("k"), 0);
+	assert_int_equal(simnode_stat(&sim, "attaches"), 1);
+	kv_link_drop(ch->local, -KV_ECONNLOST);
+	simnode_run(&sim, 10);
+	assert_int_equal(put("l"), 0);
+	assert_int_equal(simnode_stat(&sim, "attaches"), 2);
+}
+
+#define WITH(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+		WITH(who_lost_the_last_connection_attaches_again),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
