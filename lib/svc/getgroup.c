@@ -512,12 +512,11 @@ static const struct kv_group_ops ops = {
 static struct kv_getgroup *
 group_find(struct kv_getop *op, struct kv_link *to, const struct kv_id *boot)
 {
+	struct kv_group *base = kv_group_find(&op->groups, to);
 	struct kv_getgroup *g;
-	struct kv_group *base;
 
-	KV_LIST_FOREACH(base, &op->groups, link)
-		if (base->to == to)
-			return group_of_base(base);
+	if (base)
+		return group_of_base(base);
 	g = KV_FAULT_POINT() ? NULL : calloc(1, sizeof(*g));
 	if (!g)
 		return NULL;

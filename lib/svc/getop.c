@@ -108,12 +108,12 @@ owner_choose(struct kv_getop *op, struct kv_getop_key *k, struct kv_id *boot)
 			continue;
 		k->tried |= (uint8_t)(1u << j);
 		*boot = op->survey.boots[s->owners[j]];
-		if (!kv_hub_try(op->ch->hub, boot, now))
-			continue;
 		to = kv_chan_link(op->ch, boot);
-		if (to)
+		/* For all keys of this call it is tried once. */
+		if (to && (kv_group_find(&op->groups, to) ||
+			   kv_hub_try(op->ch->hub, boot, now)))
 			return to;
-		if (errno != ENOENT)
+		if (!to && errno != ENOENT)
 			op->lack = -KV_ENOMEM;
 	}
 	return NULL;

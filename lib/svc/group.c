@@ -29,6 +29,17 @@ kv_group_fini(struct kv_group *g)
 	free(g->idx);
 }
 
+struct kv_group *
+kv_group_find(struct kv_list *groups, const struct kv_link *to)
+{
+	struct kv_group *g;
+
+	KV_LIST_FOREACH(g, groups, link)
+		if (g->to == to)
+			return g;
+	return NULL;
+}
+
 bool
 kv_group_add(struct kv_group *g, uint32_t i)
 {

@@ -43,6 +43,10 @@ void kv_group_init(struct kv_group *g, struct kv_link *to,
 /* Cancels what it waits for, and takes it out. */
 void kv_group_fini(struct kv_group *g);
 
+/* The (first) group of this node, or NULL. */
+struct kv_group *kv_group_find(struct kv_list *groups,
+			       const struct kv_link *to);
+
 /* False: no memory. */
 bool kv_group_add(struct kv_group *g, uint32_t i);
 

@@ -9,6 +9,7 @@
 #include "base/num.h"
 #include "base/status.h"
 #include "store/place.h"
+#include "svc/group.h"
 #include "svc/putgroup.h"
 #include "svc/vec.h"
 
@@ -106,7 +107,7 @@ cands_fill(struct kv_putop *op, struct kv_place_node *to)
 			.free_bytes = c->free_bytes,
 			.victim_age_ms = c->victim_age_ms,
 			.seen_ms = KV_PLACE_RAMP_MS,
-			.usable = kv_hub_try(op->ch->hub, &c->boot, now),
+			.usable = !kv_hub_is_sick(op->ch->hub, &c->boot, now),
 			.local = c->is_local,
 			.preferred = c->is_preferred,
 		};
@@ -188,6 +189,14 @@ pick_next(struct kv_putop_key *k)
 	return -1;
 }
 
+/* One that failed is tried by one call at a time; by that for all its keys. */
+static bool
+may_ask(struct kv_putop *op, const struct kv_link *to, const struct kv_id *boot)
+{
+	return kv_group_find(&op->groups, to) != NULL ||
+	       kv_hub_try(op->ch->hub, boot, kv_loop_now(op->ch->loop));
+}
+
 /* Sends the key to as many owners as it still needs. False: there is none
  * left to try. */
 static bool
@@ -205,7 +214,8 @@ key_assign(struct kv_putop *op, size_t i)
 		to = kv_chan_link(op->ch, &c->boot);
 		if (!to && c->is_local)
 			to = op->ch->local;
-		if (to && kv_putgroup_add(op, to, k->picks[p], (uint32_t)i))
+		if (to && may_ask(op, to, &c->boot) &&
+		    kv_putgroup_add(op, to, k->picks[p], (uint32_t)i))
 			sent++;
 	}
 	return sent > 0;
@@ -218,7 +228,8 @@ round_start(struct kv_putop *op)
 	bool is_stuck = false;
 
 	for (i = 0; i < op->n; i++)
-		if (!op->keys[i].is_final && !key_assign(op, i))
+		if (!op->keys[i].is_final && !key_assign(op, i) &&
+		    op->keys[i].n_done == 0)
 			is_stuck = true;
 	if (!kv_list_is_empty(&op->groups))
 		kv_putgroup_start_all(op);

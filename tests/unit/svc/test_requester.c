@@ -103,6 +103,42 @@ who_lost_the_last_connection_attaches_again(void **state)
 	assert_int_equal(simnode_stat(&sim, "attaches"), 2);
 }
 
+/* A node of another host that the table has. */
+static void
+learn(const struct kv_id *boot, const char *addr)
+{
+	struct {
+		struct kv_node_rec rec;
+		char addr[16];
+	} r = { .rec = {
+			.boot = *boot,
+			.state = KV_NODE_LIVE,
+			.addr_len = (uint8_t)strlen(addr),
+			.pool_bytes = kv_le64(SIMNODE_POOL),
+			.ready_bytes = kv_le64(SIMNODE_POOL),
+			.free_bytes = kv_le64(SIMNODE_POOL),
+		} };
+	struct kv_cut cut = { (const uint8_t *)&r, sizeof(r.rec) + strlen(addr),
+			      false };
+
+	memcpy(r.addr, addr, strlen(addr));
+	assert_int_equal(kv_hub_learn(&hub, &cut, 1, true, sim.clock.ns), 0);
+}
+
+static void
+a_put_elsewhere_is_no_trial_of_a_sick_node(void **state)
+{
+	const struct kv_id sick = { { 55 } };
+
+	(void)state;
+	learn(&sick, "r:50052");
+	kv_hub_sick(&hub, &sick, sim.clock.ns);
+	simnode_run(&sim, 2000);
+	assert_int_equal(put("k"), 0); /* at the own node */
+	assert_true(kv_hub_try(&hub, &sick, sim.clock.ns));
+	assert_false(kv_hub_try(&hub, &sick, sim.clock.ns));
+}
+
 #define WITH(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 int
@@ -110,6 +146,7 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 		WITH(who_lost_the_last_connection_attaches_again),
+		WITH(a_put_elsewhere_is_no_trial_of_a_sick_node),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
