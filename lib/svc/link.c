@@ -237,6 +237,7 @@ end_is_up(struct kv_link_end *e)
 	e->state = KV_LINK_UP;
 	if (l->is_local) {
 		kv_hub_well(l->ch->hub, &l->want);
+		kv_hub_well(l->ch->hub, &l->boot); /* it was dialled by TCP */
 		orphans_release(e);
 	}
 	KV_LIST_FOREACH(w, &l->waits, link)

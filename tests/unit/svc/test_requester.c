@@ -139,6 +139,20 @@ a_put_elsewhere_is_no_trial_of_a_sick_node(void **state)
 	assert_false(kv_hub_try(&hub, &sick, sim.clock.ns));
 }
 
+static void
+the_local_node_is_well_when_it_answers_here(void **state)
+{
+	struct kv_id boot;
+
+	(void)state;
+	assert_int_equal(put("k"), 0);
+	boot = ch->local->boot;
+	kv_link_drop(ch->local, -KV_ECONNLOST);
+	kv_hub_sick(&hub, &boot, sim.clock.ns); /* over TCP */
+	assert_int_equal(put("l"), 0);
+	assert_false(kv_hub_has_failed(&hub, &boot));
+}
+
 #define WITH(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 int
@@ -147,6 +161,7 @@ main(void)
 	const struct CMUnitTest tests[] = {
 		WITH(who_lost_the_last_connection_attaches_again),
 		WITH(a_put_elsewhere_is_no_trial_of_a_sick_node),
+		WITH(the_local_node_is_well_when_it_answers_here),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
