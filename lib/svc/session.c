@@ -115,13 +115,15 @@ session_watch(struct kv_timer *t)
 	struct kv_session *s = KV_CONTAINER_OF(t, struct kv_session, watch);
 	struct kv_loop *loop = s->node->loop;
 	uint64_t now = kv_loop_now(loop);
+	uint64_t due = kv_max_u64(s->answered_ns, s->busy_ns) + SILENT_NS;
 
 	if (kv_list_is_empty(&s->rpc.calls))
 		return;
-	if (now - kv_max_u64(kv_conn_last_rx(s->conn), s->busy_ns) >= SILENT_NS)
+	if (now >= due)
 		kv_session_lost(s, "it is silent");
 	else
-		kv_loop_timer_set(loop, &s->watch, now + WATCH_NS);
+		kv_loop_timer_set(loop, &s->watch,
+				  kv_min_u64(due, now + WATCH_NS));
 }
 
 void *
@@ -231,6 +233,8 @@ session_on_msg(struct kv_conn *c, const struct kv_msg *msg)
 	struct kv_session *s = kv_conn_arg(c);
 	bool is_good;
 
+	if (kv_msg_is_answer(msg->type))
+		s->answered_ns = kv_loop_now(s->node->loop);
 	if (kv_rpc_take(&s->rpc, msg))
 		return;
 	if (s->state != KV_SESSION_LIVE)

@@ -38,6 +38,7 @@ struct kv_session {
 	struct kv_timer timer; /* back-off, heartbeat */
 	struct kv_timer watch; /* while an answer is owed */
 	uint64_t busy_ns;      /* since then one always was */
+	uint64_t answered_ns;  /* the last one came */
 	uint64_t backoff_ns;
 	uint64_t heartbeat_ns;
 	uint64_t beat_ns; /* when the last one was sent, and what it said: */

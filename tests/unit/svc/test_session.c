@@ -530,6 +530,28 @@ check_says_what_is_held(void **state)
 	simreq_close(&r);
 }
 
+/* What it asks for itself is no answer. */
+static void
+a_master_that_only_talks_is_silent(void **state)
+{
+	struct kv_want w = { .count = kv_le32(0) };
+	unsigned i;
+
+	(void)state;
+	join(0);
+	join(1);
+	simnet_cut(sim.sn, "n", "m0");
+	for (i = 0; i < 24; i++) {
+		assert_true(i > 10 || kv_node_sessions(sim.node) == 2);
+		if (sim.masters[0].has_peer)
+			wirepeer_send(&sim.masters[0].peer, KV_MSG_WANT, 0, &w,
+				      NULL, 0);
+		simnode_run(&sim, 100);
+	}
+	assert_int_equal(kv_node_sessions(sim.node), 1);
+	simnet_heal(sim.sn, "n", "m0");
+}
+
 static void
 wanted_keys_leave_after_others(void **state)
 {
@@ -623,6 +645,7 @@ main(void)
 		WITH(setup_two,
 		     a_shown_copy_goes_when_the_deciding_master_says_so),
 		WITH(setup, check_says_what_is_held),
+		WITH(setup_two, a_master_that_only_talks_is_silent),
 		WITH(setup, wanted_keys_leave_after_others),
 		WITH(setup, broken_words_of_a_master_end_its_session),
 		WITH(setup, a_master_can_ask_what_a_requester_can),
