@@ -281,6 +281,7 @@ insert(struct kv_index *ix, const struct kv_index_new_object *n, uint64_t now)
 	o->used_ns = now;
 	o->key_len = (uint16_t)n->key_len;
 	o->tenant = (uint16_t)n->tenant;
+	o->putter = n->putter;
 	o->flags = KV_OBJ_HIDDEN |
 		   (n->flags & (KV_OBJ_SOFT_PIN | KV_OBJ_HARD_PIN));
 	memcpy(o->key, n->key, n->key_len);

@@ -38,9 +38,10 @@ enum {
 	KV_OBJ_WANTED = 8,
 	KV_OBJ_GONE = 16,      /* dropped, waits for its pins */
 	KV_OBJ_UNCHECKED = 32, /* adopted: its bytes may be others by now */
+	KV_OBJ_SHARED = 64,    /* read by another than who put it */
 };
 
-/* Read by others, written by index.c only. */
+/* Read by others, written by index.c only, but for KV_OBJ_SHARED. */
 struct kv_object {
 	struct kv_htab_node node; /* node.hash: hash.lo */
 	struct kv_list order;     /* in one of the lists of leaving */
@@ -59,6 +60,7 @@ struct kv_object {
 	uint16_t n_ext; /* 0: the empty value */
 	uint16_t key_len;
 	uint16_t tenant; /* interned, kv_index_tenant() */
+	uint16_t putter; /* who put it, to tell from others; 0: not known */
 	uint8_t flags;
 	uint8_t busy; /* for the owner of the index: a use count of its own that
 		       * keeps the struct allocated (kv_index_hold) */
@@ -143,6 +145,7 @@ struct kv_index_new_object {
 	uint64_t id_random;
 	uint32_t id_version;
 	uint32_t slot; /* RESERVED in the ledger, the object's from then on */
+	uint16_t putter;
 	uint8_t flags; /* KV_OBJ_SOFT_PIN, KV_OBJ_HARD_PIN */
 };
 

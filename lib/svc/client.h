@@ -93,6 +93,20 @@ int kv_client_ask(struct kv_client *c, struct kv_client_question *q);
  * with one line in err that says what is wrong with it and where. */
 int kv_client_check_pattern(const char *pattern, char *err, size_t err_bytes);
 
+struct kv_client_listed {
+	struct kv_key key;
+	uint64_t size;
+	const char *node; /* its name */
+	uint16_t putter;  /* who put it, to tell from others; 0: not known */
+	bool is_shared;   /* another than its putter has read it */
+};
+
+/* kv_client_list(), with more about each. */
+typedef int kv_client_listed_fn(void *arg, const struct kv_client_listed *l);
+long kv_client_list_all(struct kv_client *c, const char *pattern,
+			kv_client_listed_fn *fn, void *arg, uint64_t *undecided,
+			uint32_t *away);
+
 /* For a program that uses values once: of the local node's pool no more is
  * mapped than is used. Right after opening. */
 void kv_client_map_exactly(struct kv_client *c);

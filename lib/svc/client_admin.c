@@ -207,7 +207,7 @@ struct list_question {
 	const char *pattern;
 	struct kv_id node; /* whose page is asked for */
 	uint64_t cursor;
-	kv_list_fn *fn;
+	kv_client_listed_fn *fn;
 	void *arg;
 	struct kv_bytes page; /* the keys of the answer, fn's turn later */
 	uint32_t count;
@@ -282,24 +282,28 @@ list_tell(struct kv_client *c, struct list_question *l, long *told)
 	const struct kv_keys_ent *e = (const void *)l->page.data;
 	const char *key = (const char *)(e + l->count);
 	struct kv_hub_node node = { 0 };
+	struct kv_client_listed one = { .node = node.name };
 	uint32_t i;
 
 	if (!kv_hub_node(&c->hub, &l->of, &node))
 		node.name[0] = 0;
 	for (i = 0; i < l->count; i++) {
 		++*told;
-		if (l->fn(l->arg,
-			  (struct kv_key){ key, kv_get16(e[i].key_len) },
-			  kv_get64(e[i].size), node.name))
+		one.key = (struct kv_key){ key, kv_get16(e[i].key_len) };
+		one.size = kv_get64(e[i].size);
+		one.putter = kv_get16(e[i].putter);
+		one.is_shared = e[i].flags & KV_KEYS_SHARED;
+		if (l->fn(l->arg, &one))
 			return true;
-		key += kv_get16(e[i].key_len);
+		key += one.key.len;
 	}
 	return false;
 }
 
 long
-kv_client_list(struct kv_client *c, const char *pattern, kv_list_fn *fn,
-	       void *arg, uint64_t *undecided, uint32_t *away)
+kv_client_list_all(struct kv_client *c, const char *pattern,
+		   kv_client_listed_fn *fn, void *arg, uint64_t *undecided,
+		   uint32_t *away)
 {
 	struct list_question l = {
 		.q = { .ask = { .type = KV_MSG_KEYS,
@@ -327,6 +331,29 @@ kv_client_list(struct kv_client *c, const char *pattern, kv_list_fn *fn,
 	if (away)
 		*away = l.away + l.q.is_partial;
 	return rc < 0 ? rc : told;
+}
+
+struct listener {
+	kv_list_fn *fn;
+	void *arg;
+};
+
+static int
+list_one(void *arg, const struct kv_client_listed *l)
+{
+	const struct listener *to = arg;
+
+	return to->fn(to->arg, l->key, l->size, l->node);
+}
+
+long
+kv_client_list(struct kv_client *c, const char *pattern, kv_list_fn *fn,
+	       void *arg, uint64_t *undecided, uint32_t *away)
+{
+	struct listener to = { fn, arg };
+
+	return kv_client_list_all(c, pattern, fn ? list_one : NULL, &to,
+				  undecided, away);
 }
 
 /* ---- query ---- */

@@ -8,6 +8,7 @@
 #include "base/num.h"
 #include "base/str.h"
 #include "svc/mastercore.h"
+#include "svc/stats.h"
 
 static const struct row {
 	const char *name;
@@ -245,7 +246,7 @@ text_line(void *arg, const struct kv_masterstats_line *line)
 int
 kv_masterstats_text(const struct kv_master *m, struct kv_bytes *out)
 {
-	struct text t = { .out = out };
+	struct text t = { .out = out, .status = kv_stats_who(out) };
 
 	kv_masterstats_each(m, text_line, &t);
 	return t.status;

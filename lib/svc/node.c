@@ -523,7 +523,7 @@ stats_line(void *arg, const struct kv_node_stat *stat)
 int
 kv_node_stats(const struct kv_node *node, struct kv_bytes *out)
 {
-	struct stats_text t = { .out = out };
+	struct stats_text t = { .out = out, .status = kv_stats_who(out) };
 
 	kv_node_stats_each(node, stats_line, &t);
 	return t.status;

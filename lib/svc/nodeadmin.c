@@ -311,6 +311,9 @@ page_visit(void *arg, struct kv_object *o)
 		e.flags |= KV_PUT_SOFT_PIN;
 	if (o->flags & KV_OBJ_HARD_PIN)
 		e.flags |= KV_PUT_HARD_PIN;
+	if (o->flags & KV_OBJ_SHARED)
+		e.flags |= KV_KEYS_SHARED;
+	e.putter = kv_le16(o->putter);
 	if (kv_bytes_append(&pg->ents, &e, sizeof(e)) < 0 ||
 	    kv_bytes_append(&pg->keys, o->key, o->key_len) < 0)
 		pg->is_broken = true;

@@ -102,6 +102,14 @@ struct kv_node {
 
 /* A number that cannot be guessed (on a virtual loop: from the seed); not 0. */
 uint64_t kv_node_random(struct kv_node *node);
+/* Short for who a requester is; never 0. Two may have the same. */
+static inline uint16_t
+kv_node_putter(const struct kv_id *boot)
+{
+	uint16_t n = (uint16_t)(boot->b[0] | boot->b[1] << 8);
+
+	return n ? n : 1;
+}
 /* Something ended: perhaps it was the last that draining waits for. */
 void kv_node_drained(struct kv_node *node);
 

@@ -334,19 +334,29 @@ plan_key(struct planner *g, const struct kv_get_ent *ent,
 }
 
 static void
-get_count(struct kv_node *node, const struct kv_nodeget_plan *plan, unsigned n)
+get_count(const struct kv_nodepeer *peer, unsigned n)
 {
-	uint64_t hits = 0, bytes = 0;
+	const struct kv_nodeget_plan *plan = peer->node->plan;
+	struct kv_stats_set *stats = &peer->node->stats;
+	uint16_t reader = kv_node_putter(&peer->boot);
+	uint64_t hits = 0, bytes = 0, shared = 0;
+	struct kv_object *o;
 	unsigned i;
 
 	for (i = 0; i < n; i++) {
-		hits += plan[i].object != NULL;
+		o = plan[i].object;
+		hits += o != NULL;
+		if (o && o->putter && o->putter != reader) {
+			o->flags |= KV_OBJ_SHARED;
+			shared++;
+		}
 		if (plan[i].status == KV_OK)
 			bytes += plan[i].bytes;
 	}
-	kv_stats_add(&node->stats, KV_STAT_GETS, n);
-	kv_stats_add(&node->stats, KV_STAT_GETS_HIT, hits);
-	kv_stats_add(&node->stats, KV_STAT_GET_BYTES, bytes);
+	kv_stats_add(stats, KV_STAT_GETS, n);
+	kv_stats_add(stats, KV_STAT_GETS_HIT, hits);
+	kv_stats_add(stats, KV_STAT_GETS_SHARED, shared);
+	kv_stats_add(stats, KV_STAT_GET_BYTES, bytes);
 }
 
 /* Where the parts of GET_R begin. */
@@ -503,7 +513,7 @@ get_run(struct kv_nodepeer *peer, const struct kv_msg *msg, bool is_checked)
 			(uint8_t)plan_key(&g, &ents[i], &node->plan[i]);
 	if (g.pushes)
 		get_push(peer, msg, n, g.pushes);
-	get_count(node, node->plan, n);
+	get_count(peer, n);
 	get_answer(peer, msg->id, n);
 	return true;
 }

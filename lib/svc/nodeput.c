@@ -310,6 +310,7 @@ put_new(struct kv_nodepeer *peer, const struct kv_msg *msg, size_t key_bytes,
 	put->data_token = kv_get64(m->data_token);
 	put->token = peer->token;
 	put->tenant = peer->tenant;
+	put->putter = kv_node_putter(&peer->boot);
 	put->count = kv_get32(m->count);
 	put->open = put->count;
 	put->busy = put->count + 1; /* the one who starts it */

@@ -316,6 +316,7 @@ key_commit(struct kv_putkey *k)
 		.id_random = put->random,
 		.id_version = put->version,
 		.slot = k->slot,
+		.putter = put->putter,
 	};
 	struct kv_object *old;
 

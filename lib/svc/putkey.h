@@ -82,6 +82,7 @@ struct kv_nodeput {
 	uint8_t flags;
 	uint64_t data_token;
 	uint64_t token; /* of the connection it came on */
+	uint16_t putter; /* kv_node_putter() */
 	unsigned tenant;
 	unsigned count;
 	/* open at 0: it is answered, though keys may be under way still (see

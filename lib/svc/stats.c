@@ -1,5 +1,11 @@
 #include "svc/stats.h"
 
+#include <inttypes.h>
+
+#include "base/bytes.h"
+#include "base/clock.h"
+#include "kvpool.h"
+
 static const struct row {
 	const char *name;
 	const char *unit;
@@ -18,6 +24,13 @@ kv_stats_sum(struct kv_stats_set *sum, const struct kv_stats_set *from)
 
 	for (i = 0; i < KV_STATS; i++)
 		sum->v[i] += __atomic_load_n(&from->v[i], __ATOMIC_RELAXED);
+}
+
+int
+kv_stats_who(struct kv_bytes *out)
+{
+	return kv_bytes_printf(out, "version %s\nclock_ms %" PRIu64 "\n",
+			       KVPOOL_VERSION, kv_clock_wall_ms());
 }
 
 const char *

@@ -9,6 +9,8 @@
 
 #include <stdint.h>
 
+struct kv_bytes;
+
 enum kv_stat {
 #define KV_STAT(NAME, name, unit, text) KV_STAT_##NAME,
 #include "svc/stats.def"
@@ -29,6 +31,10 @@ kv_stats_add(struct kv_stats_set *s, enum kv_stat stat, uint64_t n)
 
 /* Any thread: adds what `from` has to `sum`. */
 void kv_stats_sum(struct kv_stats_set *sum, const struct kv_stats_set *from);
+
+/* Appends lines that say who counts: "version X\n" and "clock_ms N\n", the
+ * time of day. 0 or -ENOMEM. */
+int kv_stats_who(struct kv_bytes *out);
 
 const char *kv_stats_name(enum kv_stat stat); /* "puts_ok" */
 const char *kv_stats_unit(enum kv_stat stat); /* "" when it has none */

@@ -244,11 +244,18 @@ struct kv_keys_r {
 				  /* tail: entries, keys */
 };
 
+enum {
+	KV_KEYS_SHARED = 4, /* another process than its putter has read it */
+};
+
 struct kv_keys_ent {
 	struct kv_le64 size;
 	struct kv_le16 key_len;
-	uint8_t flags; /* KV_PUT_SOFT_PIN, KV_PUT_HARD_PIN */
-	uint8_t zero[5];
+	uint8_t flags; /* KV_PUT_SOFT_PIN, KV_PUT_HARD_PIN, KV_KEYS_SHARED */
+	uint8_t zero;
+	struct kv_le16 putter; /* who put it, to tell from others; 0: not
+				* known */
+	uint8_t zero2[2];
 };
 
 enum {

@@ -421,8 +421,8 @@ def seeds():
                    'pattern_len': 7, 'tenant_len': 4}, b'acme^model@'
     yield 'KEYS_R', {'node': boot, 'next': boot, 'cursor': 128, 'count': 1,
                      'undecided': 2}, (
-        pack('keys_ent', {'size': 66536, 'key_len': len(key), 'flags': 1}) +
-        key)
+        pack('keys_ent', {'size': 66536, 'key_len': len(key), 'flags': 5,
+                          'putter': 4711}) + key)
     yield 'QUERY', {'key_len': len(key), 'flags': 1}, key
     yield 'QUERY_R', {'count': 1, 'away': 1}, pack('query_rec', {
         'boot': boot, 'size': 66536, 'put_id': put_id, 'pins': 1,

@@ -388,6 +388,53 @@ keys_match_and_say_what_they_are(void **state)
 	fails(KV_EINVALID, "pattern");
 }
 
+/* The one entry of the page. */
+static struct kv_keys_ent
+entry_of(const char *key)
+{
+	char pattern[32];
+	struct kv_keys_ent e;
+	struct wireframe *f;
+
+	snprintf(pattern, sizeof(pattern), "^%s$", key);
+	f = ask_keys(0, 0, pattern);
+	assert_int_equal(kv_get32(((struct kv_keys_r *)(void *)f->body)->count),
+			 1);
+	memcpy(&e, f->tail, sizeof(e));
+	wireframe_free(f);
+	return e;
+}
+
+static void
+keys_say_who_put_them_and_whether_others_read_them(void **state)
+{
+	const struct simget_opts opts = { .inline_max = 99 };
+	struct simreq other;
+	struct kv_keys_ent e;
+
+	(void)state;
+	simreq_open_unix(&other, &sim, 0);
+	put("read");
+	put("alone");
+	assert_int_equal(simreq_put_inline(&other, "others", "abc"), KV_OK);
+	assert_true(has("read"));
+	assert_true(has("alone"));
+	assert_int_equal(entry_of("read").flags, 0);
+	assert_int_equal(simnode_stat(&sim, "gets_shared"), 0);
+	assert_int_equal(simreq_get_one(&other, "read", &opts, NULL), KV_OK);
+	assert_int_equal(simreq_get_one(&other, "others", &opts, NULL), KV_OK);
+	e = entry_of("read");
+	assert_int_equal(e.flags, KV_KEYS_SHARED);
+	assert_int_equal(kv_get16(e.putter), req.pid);
+	assert_int_equal(entry_of("alone").flags, 0);
+	e = entry_of("others");
+	assert_int_equal(e.flags, 0);
+	assert_int_equal(kv_get16(e.putter), other.pid);
+	assert_int_equal(simnode_stat(&sim, "gets_hit"), 4);
+	assert_int_equal(simnode_stat(&sim, "gets_shared"), 1);
+	simreq_close(&other);
+}
+
 static void
 hidden_keys_are_not_listed(void **state)
 {
@@ -626,6 +673,7 @@ main(void)
 		TEST(broken_removals_end_the_connection),
 		TEST(pages_have_every_key_once),
 		TEST(keys_match_and_say_what_they_are),
+		TEST(keys_say_who_put_them_and_whether_others_read_them),
 		TEST(hidden_keys_are_not_listed),
 		TEST(tenants_do_not_see_each_other),
 		TEST(long_requests_have_a_bound),
