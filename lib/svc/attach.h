@@ -4,9 +4,7 @@
 /*
  * The pool of another process of this host in this one's memory: two mappings,
  * made when first needed, one for reading (a guard against stray stores) and
- * one for filling. The page tables are filled ahead of use, a little at first
- * and more where uses ascend: entering a page by touching it costs about a
- * microsecond, by MADV_POPULATE a tenth of it.
+ * one for filling. The page tables are filled ahead of use (mem/ahead.h).
  */
 
 #include "svc/hub.h"

@@ -451,9 +451,16 @@ kv_hub_map_ref(struct kv_hub *hub, const struct kv_id *boot)
 	return map;
 }
 
+void
+kv_hub_map_ready(struct kv_hub_map *map, uint64_t bytes)
+{
+	__atomic_store_n(&map->ready, kv_min_u64(bytes, map->bytes),
+			 __ATOMIC_RELAXED);
+}
+
 int
-kv_hub_map_set(struct kv_hub *hub, const struct kv_id *boot, uint64_t bytes,
-	       uint8_t flags, int fd)
+kv_hub_map_set(struct kv_hub *hub, const struct kv_id *boot,
+	       const struct kv_attach_r *r, int fd)
 {
 	struct kv_hub_map *map =
 		KV_FAULT_POINT() ? NULL : calloc(1, sizeof(*map));
@@ -465,8 +472,9 @@ kv_hub_map_set(struct kv_hub *hub, const struct kv_id *boot, uint64_t bytes,
 		return -ENOMEM;
 	}
 	map->boot = *boot;
-	map->bytes = bytes;
-	map->flags = flags;
+	map->bytes = kv_get64(r->pool_bytes);
+	map->flags = r->flags;
+	kv_hub_map_ready(map, kv_get64(r->ready_bytes));
 	map->fd = fd;
 	map->refs = 1;
 	KV_LOCKED(&hub->lock) {

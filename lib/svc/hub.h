@@ -39,7 +39,8 @@ struct kv_hub_orphan {
 struct kv_hub_map {
 	struct kv_id boot; /* whose pool */
 	uint64_t bytes;
-	uint8_t flags; /* KV_POOL_SEALED, KV_POOL_HUGETLB */
+	uint64_t ready; /* of its start, in memory, as last heard; atomic */
+	uint8_t flags;  /* KV_POOL_SEALED, KV_POOL_HUGETLB */
 	char *read;
 	char *write;
 	unsigned refs;
@@ -184,16 +185,19 @@ bool kv_hub_master_has_failed(struct kv_hub *hub, unsigned i);
 
 /* The mapping of that node's pool with one reference more, or NULL. */
 struct kv_hub_map *kv_hub_map_ref(struct kv_hub *hub, const struct kv_id *boot);
-/* Makes one of a descriptor (its owner from here on, also on failure), the
- * current one of the local node. 0 or -errno. */
-int kv_hub_map_set(struct kv_hub *hub, const struct kv_id *boot, uint64_t bytes,
-		   uint8_t flags, int fd);
+/* Makes one of a descriptor (its owner from here on, also on failure) and what
+ * came with it, the current one of the local node. 0 or -errno. */
+int kv_hub_map_set(struct kv_hub *hub, const struct kv_id *boot,
+		   const struct kv_attach_r *r, int fd);
 void kv_hub_map_unref(struct kv_hub *hub, struct kv_hub_map *map);
 /* The pool's bytes [off, off + len), for reading or writing; maps on first
  * use. NULL, errno: EPROTO out of range, ENOMEM it cannot be mapped, or could
  * not be a moment ago. */
 char *kv_hub_map_at(struct kv_hub *hub, struct kv_hub_map *map, uint64_t off,
 		    uint64_t len, bool write);
+
+/* So much of the pool's start is in memory, its owner says. */
+void kv_hub_map_ready(struct kv_hub_map *map, uint64_t bytes);
 
 /* Can it not be mapped at present? */
 bool kv_hub_map_is_out(struct kv_hub *hub, uint64_t now);

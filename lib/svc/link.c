@@ -271,8 +271,7 @@ attach_answered(struct kv_call *call, int status, const struct kv_msg *msg)
 				    : -KV_EPROTO);
 		return;
 	}
-	status = kv_hub_map_set(e->link->ch->hub, &e->link->boot,
-				kv_get64(r->pool_bytes), r->flags, fd);
+	status = kv_hub_map_set(e->link->ch->hub, &e->link->boot, r, fd);
 	if (status < 0)
 		end_fail(e, -kv_status_from_errno(status));
 	else

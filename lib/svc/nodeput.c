@@ -162,6 +162,7 @@ put_tell(struct kv_nodeput *put)
 			return; /* it is lost: nobody waits for this */
 		ent = tail;
 		r->count = kv_le32(count);
+		r->ready_bytes = kv_le64(put->node->ready_bytes);
 		ext = (void *)(ent + count);
 		for (i = 0; i < count; i++) {
 			k = KV_LIST_FIRST(&put->fresh, struct kv_putkey, fresh);

@@ -293,6 +293,7 @@ grants_take(struct kv_putgroup *g, const struct kv_msg *msg)
 		f.map = kv_hub_map_ref(g->op->ch->hub, &g->base.to->boot);
 		if (!f.map)
 			return -KV_EGONE;
+		kv_hub_map_ready(f.map, kv_get64(r->ready_bytes));
 	}
 	for (i = 0; i < kv_get32(r->count) && rc == 0; i++) {
 		rc = grant_take(g, &f, &m.ent[i], m.ext);

@@ -79,6 +79,7 @@ struct kv_extent_le {
 struct kv_grant_r {
 	struct kv_le32 count;
 	struct kv_le32 zero;
+	struct kv_le64 ready_bytes; /* see kv_attach_r */
 	/* tail: count entries, then (KV_MODE_SHM) their extents in order */
 };
 

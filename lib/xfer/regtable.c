@@ -8,16 +8,14 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/num.h"
+#include "mem/ahead.h"
 #include "mem/seg.h"
-
-/* Pages are entered into the page table in blocks, when one is first used. */
-#define AHEAD_BYTES (UINT64_C(2) << 20)
 
 struct kv_regmap {
 	atomic_int refs;
 	uint64_t handle;
 	struct kv_seg *seg;
-	_Atomic uint64_t ahead[]; /* a bit a block */
+	struct kv_ahead *ahead;
 };
 
 static void
@@ -25,6 +23,7 @@ map_unref(struct kv_regmap *map)
 {
 	if (!map || atomic_fetch_sub(&map->refs, 1) > 1)
 		return;
+	kv_ahead_free(map->ahead);
 	kv_seg_close(map->seg);
 	free(map);
 }
@@ -163,15 +162,12 @@ kv_regtable_map(int fd, uint64_t bytes, uint64_t handle)
 		.writable = true,
 		.sealed = true,
 	};
-	uint64_t words = bytes / AHEAD_BYTES / 64 + 1;
 	kv_auto_close int own = fd;
 	struct kv_regmap *map;
 	char why[256];
 	int rc;
 
-	map = KV_FAULT_POINT()
-		      ? NULL
-		      : calloc(1, sizeof(*map) + words * sizeof(map->ahead[0]));
+	map = KV_FAULT_POINT() ? NULL : calloc(1, sizeof(*map));
 	if (!map)
 		return NULL;
 	rc = kv_seg_attach(own, &opts, &map->seg, why, sizeof(why));
@@ -182,6 +178,13 @@ kv_regtable_map(int fd, uint64_t bytes, uint64_t handle)
 		return NULL;
 	}
 	kv_steal_fd(&own);
+	map->ahead = kv_ahead_new(map->seg);
+	if (!map->ahead) {
+		kv_seg_close(map->seg);
+		free(map);
+		errno = ENOMEM;
+		return NULL;
+	}
 	map->refs = 1;
 	map->handle = handle;
 	return map;
@@ -209,23 +212,10 @@ kv_regtable_inherit(struct kv_regtable *t, const struct kv_regtable *old)
 	}
 }
 
-/* Several may do it at once: it is only ahead of what the copy would do. */
 void *
 kv_regtable_at(struct kv_regmap *map, uint64_t off, uint64_t len)
 {
-	uint64_t last = (off + len - 1) / AHEAD_BYTES;
-
-	for (uint64_t i = off / AHEAD_BYTES; i <= last; i++) {
-		uint64_t bit = UINT64_C(1) << (i % 64), from = i * AHEAD_BYTES;
-
-		if (atomic_load_explicit(&map->ahead[i / 64],
-					 memory_order_relaxed) &
-		    bit)
-			continue;
-		kv_seg_map_ahead(
-			map->seg, from,
-			kv_min_u64(AHEAD_BYTES, map->seg->bytes - from));
-		atomic_fetch_or(&map->ahead[i / 64], bit);
-	}
+	/* What the peer did not touch yet is not for us to make. */
+	kv_ahead_use(map->ahead, off, len, 0);
 	return map->seg->base + off;
 }

@@ -373,7 +373,7 @@ def seeds():
         pack('put_ent', {'size': 5, 'key_len': 1, 'flags': 1}) +
         key + b'k' + b'value')
     yield 'PUT_R', {'count': 3}, bytes([0, 2, 3])
-    yield 'GRANT_R', {'count': 1}, pack(
+    yield 'GRANT_R', {'count': 1, 'ready_bytes': 1 << 33}, pack(
         'grant_ent', {'grant': 77, 'index': 0, 'extents': 2}) + pair, {
             'flags': MORE}
     yield 'FILLED', {'count': 2}, le64(77) + le64(78)
