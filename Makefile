@@ -58,8 +58,9 @@ SIM := $(patsubst %.c,$O/%,$(wildcard tests/sim/test_*.c))
 FUZZ := $(patsubst %.c,$O/%,$(wildcard tests/fuzz/fuzz_*.c))
 IT := $(patsubst %.c,$O/%,$(wildcard tests/it/*.c tests/promise/*.c))
 BENCH := $(patsubst %.c,$O/%,$(wildcard tests/bench/bench_*.c))
-.PHONY: all check check-unit check-asan check-tsan check-valgrind tests demo \
-	bench cover fuzz lint tidy format install uninstall clean help FORCE
+.PHONY: all check check-unit check-asan check-tsan check-valgrind check-long \
+	tests tests-long demo bench cover fuzz lint tidy format install \
+	uninstall clean help FORCE
 .DELETE_ON_ERROR:
 all: $O/libkvpool.a $O/libkvpool.so $(PROGS)	## programs and libraries
 
@@ -107,6 +108,13 @@ check-valgrind:	## unit tests under memcheck
 MEMCHECK := valgrind -q --leak-check=full --error-exitcode=99
 check-unit: $(UNIT)	## unit tests only
 	$(Q)$(if $(UNIT),$(PROVE) -e '$(EXEC)' $(UNIT))
+check-long:	## 10,000 simulated pools, long promises, a soak
+	$(Q)scripts/setup check
+	$(SUB) tests-long
+tests-long: all $(SIM) $(IT)
+	$(Q)SIM_SEEDS=10000 KV_LONG=1 $(PROVE) -e '' $(SIM) \
+		$(wildcard tests/it/7*.t)
+	$(Q)$(PROVE) -e '' $(wildcard tests/long/*.t)
 tests: all $(UNIT) $(SIM) $(FUZZ) $(IT)
 	$(Q)$(PROVE) -e '' $(UNIT) $(SIM) $(FUZZ) $(wildcard tests/it/*.t)
 demo:		## the newcomer's tour: a master, two nodes, real files

@@ -25,7 +25,8 @@
 #	rss NAME, fds NAME		memory in kB, open descriptors
 #	netns NAME N			a network namespace with 10.9.0.N; in
 #					it: ip netns exec "$NS-NAME"
-#	IN				what goes before the command of drive:
+#	IN				what goes before the commands of drive,
+#					stat and idle:
 #					IN="ip netns exec $NS-a"
 #	secs N				N; ten times as much with KV_LONG=1
 #
@@ -168,14 +169,16 @@ thaw()
 
 stat()
 {
-	kvdiag -s "$(socket "$1")" stats local |
+	# shellcheck disable=SC2086 # ip netns exec NAME
+	${IN:-} kvdiag -s "$(socket "$1")" stats local |
 		awk -v name="$2" '$1 == name { print $2 }'
 }
 
 # A driver that lives may hold something: for when there is none.
 idle()
 {
-	kvdiag -s "$(socket "$1")" stats local >"$T/idle" &&
+	# shellcheck disable=SC2086 # ip netns exec NAME
+	${IN:-} kvdiag -s "$(socket "$1")" stats local >"$T/idle" &&
 		awk '/^ *(grants|pins|pinned_bytes|zombie_bytes|hidden_keys) / {
 			n += $2
 			seen++
