@@ -1,7 +1,7 @@
 #include "base/htab.h"
 
 #include <errno.h>
-#include <stdbool.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #include "base/fault.h"
@@ -14,10 +14,14 @@
  */
 
 enum {
-	/* A delete may merge this many, so shrinking keeps up with it. */
+	/* Nodes of two buckets on average, from which on the table grows: of
+	 * five places one half is in use, while buckets that are to be split
+	 * next have twice as many nodes as those that just were. */
+	FILL2_MAX = 5,
+	/* It shrinks when they have fewer, */
+	FILL2_MIN = 1,
+	/* and a delete may merge so many, so shrinking keeps up with it. */
 	MERGE_MAX = 8,
-	/* Table shrinks when fewer than one bucket in so many has a node. */
-	SPARSE = 4,
 	/* malloc may have to clear reused memory; for more take new pages */
 	MMAP_BYTES_MIN = 256 * 1024,
 	/* Pages of a shrinking segment go back in pieces, not at once. */
@@ -52,20 +56,23 @@ seg_bytes(size_t s)
 {
 	size_t n = s == 0 ? KV_HTAB_BUCKETS_MIN : seg_start(s);
 
-	return n * sizeof(struct kv_htab_node *);
+	return n * sizeof(struct kv_htab_bucket);
 }
 
+/* No huge pages: they spare a look-up 50 to 100 ns, but that a new one is
+ * cleared (on a virtual machine: is found) takes up to 7 ms. */
 static int
 seg_alloc(struct kv_htab *t, size_t s)
 {
-	size_t bytes;
+	size_t bytes = seg_bytes(s);
 	void *p;
 
-	if (s >= KV_HTAB_SEGMENTS_MAX || KV_FAULT_POINT())
+	if (KV_FAULT_POINT())
 		return -ENOMEM;
-	bytes = seg_bytes(s);
 	if (bytes < MMAP_BYTES_MIN) {
-		p = calloc(1, bytes);
+		p = aligned_alloc(sizeof(struct kv_htab_bucket), bytes);
+		if (p)
+			memset(p, 0, bytes);
 	} else {
 		p = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
 			 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -81,7 +88,7 @@ seg_alloc(struct kv_htab *t, size_t s)
 static void
 seg_free(struct kv_htab *t, size_t s)
 {
-	struct kv_htab_node **seg = kv_steal_ptr(&t->segs[s]);
+	struct kv_htab_bucket *seg = kv_steal_ptr(&t->segs[s]);
 
 	if (!seg)
 		return;
@@ -91,22 +98,22 @@ seg_free(struct kv_htab *t, size_t s)
 		munmap(seg, seg_bytes(s));
 }
 
-static struct kv_htab_node **
-slot(const struct kv_htab *t, size_t b)
+static struct kv_htab_bucket *
+bucket(const struct kv_htab *t, size_t b)
 {
 	size_t s = seg_of(b);
 
 	return &t->segs[s][s == 0 ? b : b - seg_start(s)];
 }
 
-/* The bucket in which the nodes of this hash are; the table is not empty. */
-static struct kv_htab_node **
-slot_of_hash(const struct kv_htab *t, uint64_t hash)
+/* The bucket in which the nodes of this hash are; there are buckets. */
+static struct kv_htab_bucket *
+bucket_of(const struct kv_htab *t, uint64_t hash)
 {
 	size_t low = pow2_floor(t->buckets);
 	size_t b = hash & (2 * low - 1);
 
-	return slot(t, b < t->buckets ? b : b & (low - 1));
+	return bucket(t, b < t->buckets ? b : b & (low - 1));
 }
 
 void
@@ -125,27 +132,109 @@ kv_htab_fini(struct kv_htab *t)
 	kv_htab_init(t);
 }
 
+/* ---- a bucket ---- */
+
+/* How many of its nodes have places. */
+static uint32_t
+placed(const struct kv_htab_bucket *b)
+{
+	return b->count < KV_HTAB_PLACES ? b->count : KV_HTAB_PLACES;
+}
+
+/* Where its chain hangs; only if it has more nodes than places. */
+static struct kv_htab_node **
+chain(const struct kv_htab_bucket *b)
+{
+	return &b->nodes[KV_HTAB_PLACES - 1]->next;
+}
+
+static void
+bucket_add(struct kv_htab_bucket *b, struct kv_htab_node *n, uint32_t tag)
+{
+	if (b->count < KV_HTAB_PLACES) {
+		b->nodes[b->count] = n;
+		b->tags[b->count] = tag;
+	} else {
+		n->next = b->count > KV_HTAB_PLACES ? *chain(b) : NULL;
+		*chain(b) = n;
+	}
+	b->count++;
+}
+
+/* The node of place i goes: the first of the chain, or the one of the last
+ * place, takes it. */
+static void
+place_del(struct kv_htab_bucket *b, uint32_t i)
+{
+	struct kv_htab_node *n, *next;
+	uint32_t last;
+
+	if (--b->count < KV_HTAB_PLACES) {
+		last = b->count;
+		b->nodes[i] = b->nodes[last];
+		b->tags[i] = b->tags[last];
+		return;
+	}
+	n = *chain(b);
+	next = n->next;
+	b->nodes[i] = n;
+	b->tags[i] = (uint32_t)n->hash;
+	if (i == KV_HTAB_PLACES - 1)
+		return; /* the rest hangs on it already */
+	*chain(b) = next;
+}
+
+static void
+bucket_del(struct kv_htab_bucket *b, struct kv_htab_node *n)
+{
+	struct kv_htab_node **at;
+	uint32_t i;
+
+	for (i = 0; i < placed(b); i++)
+		if (b->nodes[i] == n) {
+			place_del(b, i);
+			return;
+		}
+	assert(b->count > KV_HTAB_PLACES);
+	for (at = chain(b); *at != n; at = &(*at)->next)
+		assert(*at);
+	*at = n->next;
+	b->count--;
+}
+
+/* Moves the nodes that have this bit of the hash, or (0) all. */
+static void
+bucket_move(struct kv_htab_bucket *from, struct kv_htab_bucket *to,
+	    uint64_t bit)
+{
+	struct kv_htab_bucket all = *from;
+	struct kv_htab_node *n, *next = NULL;
+	uint32_t i;
+
+	if (all.count > KV_HTAB_PLACES)
+		next = *chain(&all);
+	from->count = 0;
+	for (i = 0; i < placed(&all); i++)
+		bucket_add(!bit || all.tags[i] & bit ? to : from, all.nodes[i],
+			   all.tags[i]);
+	while ((n = next)) {
+		next = n->next;
+		bucket_add(!bit || n->hash & bit ? to : from, n,
+			   (uint32_t)n->hash);
+	}
+}
+
+/* ---- growing and shrinking ---- */
+
 /* Without memory for it the table stays as it is, only with longer chains. */
 static void
 split_one(struct kv_htab *t)
 {
 	size_t b = t->buckets, low = pow2_floor(b), s = seg_of(b);
-	struct kv_htab_node **from, **to, *n;
 
-	if (!t->segs[s] && seg_alloc(t, s) < 0)
+	if (s >= KV_HTAB_SEGMENTS_MAX || (!t->segs[s] && seg_alloc(t, s) < 0))
 		return;
-	from = slot(t, b - low);
-	to = slot(t, b);
-	while ((n = *from)) {
-		if (n->hash & low) {
-			*from = n->next;
-			*to = n;
-			to = &n->next;
-		} else {
-			from = &n->next;
-		}
-	}
-	*to = NULL;
+	bucket_move(bucket(t, b - low), bucket(t, b), low);
 	t->buckets++;
 }
 
@@ -153,7 +242,7 @@ split_one(struct kv_htab *t)
 static void
 seg_shrink(struct kv_htab *t, size_t s, size_t b)
 {
-	size_t at = (b - seg_start(s)) * sizeof(struct kv_htab_node *);
+	size_t at = (b - seg_start(s)) * sizeof(struct kv_htab_bucket);
 
 	if (at == 0)
 		seg_free(t, s);
@@ -161,27 +250,33 @@ seg_shrink(struct kv_htab *t, size_t s, size_t b)
 		madvise((char *)t->segs[s] + at, RELEASE_BYTES, MADV_DONTNEED);
 }
 
-/* The moved chain goes in front: a scan inside either chain stays sound. */
 static void
 merge_one(struct kv_htab *t)
 {
 	size_t b = t->buckets - 1, low = pow2_floor(b);
-	struct kv_htab_node **from = slot(t, b), **to = slot(t, b - low);
-	struct kv_htab_node **tail = from;
 
-	while (*tail)
-		tail = &(*tail)->next;
-	*tail = *to;
-	*to = *from;
-	*from = NULL;
+	bucket_move(bucket(t, b), bucket(t, b - low), 0);
 	t->buckets--;
 	seg_shrink(t, seg_of(b), b);
 }
 
+/* After so many deletes. */
+static void
+shrink(struct kv_htab *t, size_t deletes)
+{
+	size_t i;
+
+	for (i = 0; i < deletes * MERGE_MAX; i++)
+		if (t->buckets > KV_HTAB_BUCKETS_MIN &&
+		    2 * t->count < t->buckets * FILL2_MIN)
+			merge_one(t);
+}
+
+/* ---- nodes ---- */
+
 int
 kv_htab_add(struct kv_htab *t, struct kv_htab_node *n, uint64_t hash)
 {
-	struct kv_htab_node **head;
 	int rc;
 
 	if (t->buckets == 0) {
@@ -190,11 +285,11 @@ kv_htab_add(struct kv_htab *t, struct kv_htab_node *n, uint64_t hash)
 			return rc;
 		t->buckets = KV_HTAB_BUCKETS_MIN;
 	}
-	head = slot_of_hash(t, hash);
 	n->hash = hash;
-	n->next = *head;
-	*head = n;
-	if (++t->count > t->buckets)
+	n->next = NULL;
+	bucket_add(bucket_of(t, hash), n, (uint32_t)hash);
+	t->count++;
+	if (2 * t->count > t->buckets * FILL2_MAX)
 		split_one(t);
 	return 0;
 }
@@ -202,46 +297,74 @@ kv_htab_add(struct kv_htab *t, struct kv_htab_node *n, uint64_t hash)
 void
 kv_htab_del(struct kv_htab *t, struct kv_htab_node *n)
 {
-	struct kv_htab_node **at;
-	int i;
-
 	assert(t->count > 0);
-	for (at = slot_of_hash(t, n->hash); *at != n; at = &(*at)->next)
-		assert(*at);
-	*at = n->next;
+	bucket_del(bucket_of(t, n->hash), n);
 	t->count--;
-	for (i = 0; i < MERGE_MAX; i++)
-		if (t->buckets > KV_HTAB_BUCKETS_MIN &&
-		    t->count < t->buckets / SPARSE)
-			merge_one(t);
+	if (!t->is_scanned)
+		shrink(t, 1);
 }
 
+/* The next one of the bucket that has this hash: in a place from i on, or in
+ * the chain. */
 static struct kv_htab_node *
-match(struct kv_htab_node *n, uint64_t hash)
+match(const struct kv_htab_bucket *b, uint32_t i, uint64_t hash)
 {
-	while (n && n->hash != hash)
-		n = n->next;
+	struct kv_htab_node *n;
+
+	for (; i < placed(b); i++)
+		if (b->tags[i] == (uint32_t)hash && b->nodes[i]->hash == hash)
+			return b->nodes[i];
+	if (b->count <= KV_HTAB_PLACES)
+		return NULL;
+	for (n = *chain(b); n && n->hash != hash; n = n->next)
+		;
 	return n;
 }
 
 struct kv_htab_node *
 kv_htab_first(const struct kv_htab *t, uint64_t hash)
 {
-	return t->count ? match(*slot_of_hash(t, hash), hash) : NULL;
+	return t->count ? match(bucket_of(t, hash), 0, hash) : NULL;
 }
 
 struct kv_htab_node *
-kv_htab_next(const struct kv_htab_node *n, uint64_t hash)
+kv_htab_next(const struct kv_htab *t, const struct kv_htab_node *n)
 {
-	return match(n->next, hash);
+	const struct kv_htab_bucket *b = bucket_of(t, n->hash);
+	struct kv_htab_node *next;
+	uint32_t i;
+
+	for (i = 0; i < placed(b); i++)
+		if (b->nodes[i] == n)
+			return match(b, i + 1, n->hash);
+	for (next = n->next; next && next->hash != n->hash; next = next->next)
+		;
+	return next;
 }
 
 void
 kv_htab_prefetch(const struct kv_htab *t, uint64_t hash)
 {
 	if (t->count)
-		__builtin_prefetch(slot_of_hash(t, hash));
+		__builtin_prefetch(bucket_of(t, hash));
 }
+
+const struct kv_htab_node *
+kv_htab_guess(const struct kv_htab *t, uint64_t hash)
+{
+	const struct kv_htab_bucket *b;
+	uint32_t i;
+
+	if (t->count == 0)
+		return NULL;
+	b = bucket_of(t, hash);
+	for (i = 0; i < placed(b); i++)
+		if (b->tags[i] == (uint32_t)hash)
+			return b->nodes[i];
+	return NULL;
+}
+
+/* ---- walks ---- */
 
 static uint64_t
 reverse_bits(uint64_t v)
@@ -252,37 +375,49 @@ reverse_bits(uint64_t v)
 	return __builtin_bswap64(v);
 }
 
-static void
-visit(struct kv_htab_node *n, kv_htab_fn *fn, void *arg)
+/* From the end, since what takes the place of a deleted node comes from there
+ * and was seen. How many there were. */
+static uint32_t
+visit(struct kv_htab_bucket *b, kv_htab_fn *fn, void *arg)
 {
-	struct kv_htab_node *next;
+	struct kv_htab_node *n, *next = NULL;
+	uint32_t i, count = b->count;
 
-	for (; n; n = next) {
+	if (b->count > KV_HTAB_PLACES)
+		next = *chain(b);
+	while ((n = next)) {
 		next = n->next;
 		fn(arg, n);
 	}
+	for (i = placed(b); i-- > 0;)
+		fn(arg, b->nodes[i]);
+	return count;
 }
 
 /*
  * The cursor counts with its bits reversed: the order of buckets is then the
  * order of their split halves, in tables of every size, so what has been
- * passed stays passed when the table grows or shrinks between steps.
- *
- * Within a step the upper half of a split bucket comes first: when fn deletes
- * and so merges it into the lower half, its nodes have been seen.
+ * passed stays passed when the table grows or shrinks between steps. Within
+ * one it does not shrink.
  */
 uint64_t
-kv_htab_scan(struct kv_htab *t, uint64_t cursor, unsigned buckets,
-	     kv_htab_fn *fn, void *arg)
+kv_htab_scan(struct kv_htab *t, uint64_t cursor, unsigned nodes, kv_htab_fn *fn,
+	     void *arg)
 {
-	while (buckets-- > 0 && t->count > 0) {
-		size_t low = pow2_floor(t->buckets);
+	unsigned seen;
+
+	for (; nodes > 0 && t->count > 0;
+	     nodes -= seen < nodes ? seen : nodes) {
+		size_t low = pow2_floor(t->buckets), before = t->count;
 		size_t b = cursor & (low - 1);
 
+		t->is_scanned = true;
+		seen = 1; /* an empty one is work, too */
 		if (b + low < t->buckets)
-			visit(*slot(t, b + low), fn, arg);
-		if (t->count > 0)
-			visit(*slot_of_hash(t, b), fn, arg);
+			seen += visit(bucket(t, b + low), fn, arg);
+		seen += visit(bucket_of(t, b), fn, arg);
+		t->is_scanned = false;
+		shrink(t, before - t->count);
 		cursor = reverse_bits(reverse_bits(b | ~(low - 1)) + 1);
 		if (cursor == 0)
 			return 0;

@@ -3,12 +3,18 @@
 
 #include "base/attr.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /*
- * Intrusive hash table with chains, keyed by a 64-bit hash that the caller
- * supplies; its low bits choose the bucket, so they must be well mixed.
- * Several nodes may have one hash: the caller compares the whole keys.
+ * Intrusive hash table, keyed by a 64-bit hash that the caller supplies; its
+ * low bits choose the bucket, so they must be well mixed. Several nodes may
+ * have one hash: the caller compares the whole keys.
+ *
+ * A bucket is a cache line: a few nodes, and beside each the low half of its
+ * hash. So a miss reads that line alone, a hit one node besides, and splitting
+ * a bucket no node at all. (In chains through the nodes all three waited for
+ * the memory of others: half of what a small put cost its node.)
  *
  * Linear hashing: the table grows by splitting one bucket when a node is
  * added and shrinks by merging a few when one is deleted. So no operation
@@ -16,21 +22,32 @@
  * arrays double as segments, each twice its predecessor, made of zero pages.
  */
 struct kv_htab_node {
-	struct kv_htab_node *next;
+	struct kv_htab_node *next; /* where its bucket is full */
 	uint64_t hash;
 };
 
 enum {
-	KV_HTAB_BUCKETS_MIN = 16,
-	KV_HTAB_SEGMENTS_MAX = 44,
+	KV_HTAB_PLACES = 5, /* of a bucket */
+	KV_HTAB_BUCKETS_MIN = 4,
+	KV_HTAB_SEGMENTS_MAX = 31, /* as many buckets as tags can number */
 };
+
+struct kv_htab_bucket {
+	uint32_t tags[KV_HTAB_PLACES]; /* low halves of hashes */
+	uint32_t count;                /* of nodes; further ones hang in a chain
+					* on the last place */
+	struct kv_htab_node *nodes[KV_HTAB_PLACES];
+};
+
+_Static_assert(sizeof(struct kv_htab_bucket) == 64, "a cache line");
 
 struct kv_htab {
 	/* segs[0] has BUCKETS_MIN buckets, each later one as many as all
 	 * before it; NULL where the table does not reach. */
-	struct kv_htab_node **segs[KV_HTAB_SEGMENTS_MAX];
+	struct kv_htab_bucket *segs[KV_HTAB_SEGMENTS_MAX];
 	size_t buckets; /* 0 until the first add */
 	size_t count;
+	bool is_scanned; /* it shrinks when that is over */
 };
 
 void kv_htab_init(struct kv_htab *t);
@@ -47,10 +64,15 @@ void kv_htab_del(struct kv_htab *t, struct kv_htab_node *n);
 
 /* The nodes that have this hash, one after the other, then NULL. */
 struct kv_htab_node *kv_htab_first(const struct kv_htab *t, uint64_t hash);
-struct kv_htab_node *kv_htab_next(const struct kv_htab_node *n, uint64_t hash);
+struct kv_htab_node *kv_htab_next(const struct kv_htab *t,
+				  const struct kv_htab_node *n);
 
-/* Asks for the cache line of the bucket, ahead of kv_htab_first(). */
+/* For many at once, so that they wait for memory together: asks for the
+ * bucket; then, from the bucket alone, which node kv_htab_first() most likely
+ * is. That may not be touched, but its memory be asked for. */
 void kv_htab_prefetch(const struct kv_htab *t, uint64_t hash);
+const struct kv_htab_node *kv_htab_guess(const struct kv_htab *t,
+					 uint64_t hash);
 
 static inline size_t
 kv_htab_count(const struct kv_htab *t)
@@ -62,14 +84,14 @@ kv_htab_count(const struct kv_htab *t)
 typedef void kv_htab_fn(void *arg, struct kv_htab_node *n);
 
 /*
- * One step of a walk: calls fn for the nodes of `buckets` (> 0) positions and
- * returns the cursor of the next step. Start with cursor 0; 0 is returned
- * when the walk is done. Nodes may be added and deleted between steps: what
- * is in the table from start to end is seen at least once (perhaps more
- * often), anything else perhaps. Any cursor value is safe.
+ * One step of a walk: calls fn for at most `nodes` (> 0) nodes, and those that
+ * share buckets with the last one, and returns the cursor of the next step.
+ * Start with cursor 0; 0 is returned when the walk is done. Nodes may be added
+ * and deleted between steps: what is in the table from start to end is seen at
+ * least once (perhaps more often), anything else perhaps. Any cursor value is
+ * safe.
  */
 KV_MUST_CHECK uint64_t kv_htab_scan(struct kv_htab *t, uint64_t cursor,
-				    unsigned buckets, kv_htab_fn *fn,
-				    void *arg);
+				    unsigned nodes, kv_htab_fn *fn, void *arg);
 
 #endif

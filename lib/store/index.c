@@ -123,7 +123,7 @@ kv_index_tenant_find(const struct kv_index *ix, const void *name, size_t len)
 	tenant_default(&name, &len);
 	hash = kv_key_seed(name, len);
 	n = kv_htab_first(&ix->tenants, hash);
-	for (; n; n = kv_htab_next(n, hash)) {
+	for (; n; n = kv_htab_next(&ix->tenants, n)) {
 		struct tenant *t = KV_CONTAINER_OF(n, struct tenant, node);
 
 		if (t->len == len && memcmp(t->name, name, len) == 0)
@@ -195,7 +195,7 @@ kv_index_find(struct kv_index *ix, struct kv_hash h, unsigned tenant,
 {
 	struct kv_htab_node *n = kv_htab_first(&ix->objects, h.lo);
 
-	for (; n; n = kv_htab_next(n, h.lo)) {
+	for (; n; n = kv_htab_next(&ix->objects, n)) {
 		struct kv_object *o = object_of(n);
 
 		if (o->hash_hi == h.hi && o->tenant == tenant &&
@@ -211,7 +211,7 @@ kv_index_find_hash(struct kv_index *ix, struct kv_hash h)
 	struct kv_htab_node *n = kv_htab_first(&ix->objects, h.lo);
 
 	while (n && object_of(n)->hash_hi != h.hi)
-		n = kv_htab_next(n, h.lo);
+		n = kv_htab_next(&ix->objects, n);
 	return n ? object_of(n) : NULL;
 }
 

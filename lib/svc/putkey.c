@@ -209,7 +209,7 @@ writer_find(struct kv_node *node, struct kv_hash hash)
 	struct kv_htab_node *n = kv_htab_first(&node->writing, hash.lo);
 	struct kv_putkey *k;
 
-	for (; n; n = kv_htab_next(n, hash.lo)) {
+	for (; n; n = kv_htab_next(&node->writing, n)) {
 		k = KV_CONTAINER_OF(n, struct kv_putkey, writing);
 		if (kv_key_hash_is_equal(k->hash, hash))
 			return k;

@@ -447,7 +447,7 @@ kv_verdict_cancel(struct kv_member *mb, struct kv_hash h, struct kv_dir_id id)
 	if (kv_htab_count(&mb->m->opens) == 0)
 		return;
 	n = kv_htab_first(&mb->m->opens, h.lo);
-	for (; n; n = kv_htab_next(n, h.lo)) {
+	for (; n; n = kv_htab_next(&mb->m->opens, n)) {
 		o = KV_CONTAINER_OF(n, struct open, node);
 		if (o->claimant == mb->serial && o->id.random == id.random &&
 		    o->id.version == id.version &&
