@@ -43,7 +43,7 @@ LIBS := -lmicrohttpd -lcjson $(SO_LIBS)
 # The shared library leaves out what only the daemons and programs need.
 LIB := $(filter-out lib/python/%,$(wildcard lib/*/*.c))
 SO := $(filter-out lib/http/% lib/cli/% lib/disk/% lib/svc/admin% \
-	lib/svc/daemon.c lib/svc/masterd.c,$(LIB))
+	lib/svc/daemon.c lib/svc/doctor% lib/svc/masterd.c,$(LIB))
 # A program is cmd/PROG.c and, if it has more parts, cmd/PROG_*.c.
 CMD := $(wildcard cmd/*.c)
 # What tests share is an archive, so that each test links what it uses.

@@ -30,6 +30,7 @@ static const struct command {
 	{ "stats", ARG_OPTIONAL, false, kvdiag_stats },
 	{ "links", ARG_NONE, false, kvdiag_links },
 	{ "config", ARG_OPTIONAL, true, kvdiag_config },
+	{ "doctor", ARG_OPTIONAL, true, kvdiag_doctor },
 };
 
 static const char doc[] =
@@ -40,7 +41,8 @@ static const char doc[] =
 	"  key KEY             copies of one object, and whether they are equal\n"
 	"  stats [WHOSE]       counters of the master, the local node, the client\n"
 	"  links               how each node is reached from here, and how fast\n"
-	"  config [FILE]       configuration: each value, and where it is from";
+	"  config [FILE]       configuration: each value, and where it is from\n"
+	"  doctor [FILE]       what is wrong here and in the pool, and what helps";
 
 static const struct argp_option options[] = {
 	{ "null", '0', NULL, 0, "keys end in NUL, not in newline", 0 },
@@ -188,7 +190,7 @@ main(int argc, char **argv)
 
 	kv_opts_parse(&d.common, &program, argc, argv);
 	command = find(d.command);
-	if (command->run == kvdiag_config)
+	if (command->run == kvdiag_config || command->run == kvdiag_doctor)
 		d.common.config = d.arg;
 	code = kv_opts_load(&d.common);
 	return code ? code : ask(&d, command);

@@ -32,12 +32,16 @@ int kvdiag_key(struct kvdiag *d);
 int kvdiag_stats(struct kvdiag *d);
 int kvdiag_links(struct kvdiag *d);
 int kvdiag_config(struct kvdiag *d);
+int kvdiag_doctor(struct kvdiag *d);
 
 /* Tells a status of the library that is no answer. Returns the exit code. */
 int kvdiag_fail(const struct kvdiag *d, int status);
 
 /* Says how many nodes did not answer, unless none. Returns 75, or 0. */
 int kvdiag_away(uint32_t nodes);
+
+/* Counters as text, to be freed; NULL and *STATUS -kv_status. */
+char *kvdiag_read_stats(struct kv_client *c, const char *whose, int *status);
 
 /*
  * The nodes, and how many: up to KV_NODES_MAX, to be freed. *CODE is 0, or 1

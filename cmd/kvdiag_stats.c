@@ -12,9 +12,8 @@ enum {
 
 /* ---- stats ---- */
 
-/* The counters as text, to be freed; NULL and *STATUS -kv_status. */
-static char *
-read_stats(const struct kvdiag *d, const char *whose, int *status)
+char *
+kvdiag_read_stats(struct kv_client *c, const char *whose, int *status)
 {
 	size_t size = STATS_BYTES_MIN;
 	char *buf = NULL, *more;
@@ -22,8 +21,7 @@ read_stats(const struct kvdiag *d, const char *whose, int *status)
 
 	do {
 		more = realloc(buf, size);
-		n = more ? kv_client_stats(d->client, whose, more, size)
-			 : -KV_ENOMEM;
+		n = more ? kv_client_stats(c, whose, more, size) : -KV_ENOMEM;
 		buf = more ? more : buf;
 		if (n < 0) {
 			*status = (int)n;
@@ -112,7 +110,7 @@ kvdiag_stats(struct kvdiag *d)
 		if (d->arg ? strcmp(d->arg, all[i]) != 0
 			   : strcmp(all[i], "client") == 0)
 			continue;
-		text = read_stats(d, all[i], &status);
+		text = kvdiag_read_stats(d->client, all[i], &status);
 		if (text)
 			print_stats(d, all[i], text);
 		else if (d->arg || status != -KV_ENOTSUP)
