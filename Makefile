@@ -137,7 +137,8 @@ run-fuzz: $(FUZZ)
 		tests/corpus/$$f; done
 
 C_FILES = $(SRC) $(HEADERS) $(wildcard tests/*/*.h tests/api/*.c)
-SCRIPTS = .ci/run $(wildcard scripts/* tests/lib/*.sh tests/it/*.t)
+SCRIPTS = .ci/run $(wildcard scripts/* tests/lib/*.sh tests/it/*.t \
+	tests/long/*.t)
 MANUALS = $(wildcard man/*.[1-8])
 LINTS := $(addprefix lint-,layers symbols man proto format cppcheck shell mdoc)
 lint:		## all checks of sources, scripts and manuals
