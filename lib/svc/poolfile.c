@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/num.h"
@@ -23,6 +24,8 @@
  * empty values. */
 #define SPARE_BYTES (UINT64_C(64) << 20)
 
+#define GROW_AGAIN_NS KV_NS_PER_S
+
 struct kv_poolfile {
 	char *path;
 	char *index_path;
@@ -31,6 +34,7 @@ struct kv_poolfile {
 	struct kv_seg *index;
 	struct kv_ledger *ledger;
 	uint64_t index_bytes; /* populated */
+	uint64_t grow_at;     /* 0, or when the index may grow again */
 	uint32_t life;
 	bool is_void;
 	bool made_path; /* by this process: gone again if it fails */
@@ -202,20 +206,27 @@ head_check(struct kv_poolfile *p, const struct stat *st, struct kv_id kernel,
 
 /* ---- the index ---- */
 
+/* To find out that there is no room takes as long as a hundred puts, which then
+ * evict instead: it is not asked at each. */
 static int
 index_grow(void *arg, uint64_t bytes)
 {
 	struct kv_poolfile *p = arg;
 	uint64_t end = kv_round_up_u64(bytes, p->index->page_bytes);
+	uint64_t now = kv_clock_now(&(struct kv_clock){ 0 });
 	int rc;
 
 	if (end <= p->index_bytes)
 		return 0;
+	if (now < p->grow_at)
+		return -ENOSPC;
 	rc = KV_FAULT_POINT() ? -ENOSPC
 			      : kv_seg_populate(p->index, p->index_bytes,
 						end - p->index_bytes);
 	if (rc == 0)
 		p->index_bytes = end;
+	else
+		p->grow_at = now + GROW_AGAIN_NS;
 	return rc;
 }
 
