@@ -10,6 +10,7 @@
 #include "store/index.h"
 #include "store/ledger.h"
 #include "store/quarantine.h"
+#include "store/tenants.h"
 
 /* So many slots before its turn an object's place in the index is asked for. */
 #define AHEAD 16
@@ -326,7 +327,7 @@ object_add(struct adopting *a, uint32_t slot)
 
 	if (kv_record_parse(a->file, a->slots_end, slot, a->seed, &a->copy) < 0)
 		return 0; /* cannot be: it was read before */
-	tenant = kv_index_tenant(ix, r->tenant, r->tenant_len);
+	tenant = kv_tenants_add(kv_index_tenants(ix), r->tenant, r->tenant_len);
 	if (tenant < 0)
 		return tenant == -ENOSPC ? object_refuse(a, slot) : tenant;
 	o = kv_index_find(ix, r->hash, (unsigned)tenant, r->key, r->key_len);

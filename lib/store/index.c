@@ -9,19 +9,12 @@
 #include "mem/slab.h"
 #include "store/evict.h"
 #include "store/ledger.h"
+#include "store/tenants.h"
 
 enum {
-	TENANTS_MAX = 65535,
 	/* When bytes enough are free but in too many pieces: between two tries
 	 * this part of the request leaves. */
 	TRIES = 16,
-};
-
-struct tenant {
-	struct kv_htab_node node;
-	uint16_t number;
-	uint8_t len;
-	char name[KV_TENANT_BYTES_MAX + 1];
 };
 
 struct kv_index {
@@ -29,9 +22,8 @@ struct kv_index {
 	struct kv_htab objects;
 	struct kv_evict order;
 	struct kv_list gone; /* dropped, still pinned or held */
-	struct kv_htab tenants;
-	struct tenant **tenant; /* by number */
-	unsigned n_tenants;
+	struct kv_tenants tenants;
+	bool is_withheld; /* what was adopted */
 	struct kv_index_stats stats;
 };
 
@@ -50,10 +42,9 @@ kv_index_new(const struct kv_index_opts *opts)
 		return NULL;
 	ix->opts = *opts;
 	kv_htab_init(&ix->objects);
-	kv_htab_init(&ix->tenants);
 	kv_evict_init(&ix->order, opts->grace_ns);
 	kv_list_init(&ix->gone);
-	if (kv_index_tenant(ix, NULL, 0) < 0) {
+	if (kv_tenants_init(&ix->tenants) < 0) {
 		kv_index_free(ix);
 		return NULL;
 	}
@@ -82,7 +73,6 @@ kv_index_free(struct kv_index *ix)
 {
 	struct kv_object *o, *tmp;
 	uint64_t cursor = 0;
-	unsigned i;
 
 	if (!ix)
 		return;
@@ -91,10 +81,7 @@ kv_index_free(struct kv_index *ix)
 	while (cursor);
 	KV_LIST_FOREACH_SAFE(o, tmp, &ix->gone, order)
 		object_free(o);
-	for (i = 0; i < ix->n_tenants; i++)
-		free(ix->tenant[i]);
-	free(ix->tenant);
-	kv_htab_fini(&ix->tenants);
+	kv_tenants_fini(&ix->tenants);
 	kv_htab_fini(&ix->objects);
 	free(ix);
 }
@@ -105,88 +92,47 @@ kv_index_detach(struct kv_index *ix)
 	ix->opts.ledger = NULL;
 }
 
-static void
-tenant_default(const void **name, size_t *len)
+/* ---- what counts ---- */
+
+struct kv_tenants *
+kv_index_tenants(struct kv_index *ix)
 {
-	if (*len)
-		return;
-	*name = "default";
-	*len = strlen(*name);
+	return &ix->tenants;
 }
 
-int
-kv_index_tenant_find(const struct kv_index *ix, const void *name, size_t len)
+bool
+kv_index_is_outdated(const struct kv_index *ix, const struct kv_object *o)
 {
-	struct kv_htab_node *n;
-	uint64_t hash;
-
-	tenant_default(&name, &len);
-	hash = kv_key_seed(name, len);
-	n = kv_htab_first(&ix->tenants, hash);
-	for (; n; n = kv_htab_next(&ix->tenants, n)) {
-		struct tenant *t = KV_CONTAINER_OF(n, struct tenant, node);
-
-		if (t->len == len && memcmp(t->name, name, len) == 0)
-			return t->number;
-	}
-	return -ENOENT;
+	return o->epoch != kv_tenants_epoch(&ix->tenants, o->tenant);
 }
 
-/* Room for one more; the array doubles. */
-static int
-tenants_grow(struct kv_index *ix)
+void
+kv_index_withhold(struct kv_index *ix, bool is_withheld)
 {
-	unsigned n = ix->n_tenants;
-	void *grown;
-
-	if (n >= TENANTS_MAX)
-		return -ENOSPC;
-	if (n & (n - 1))
-		return 0;
-	grown = KV_FAULT_POINT()
-			? NULL
-			: realloc(ix->tenant,
-				  (n ? n * 2UL : 1) * sizeof(struct tenant *));
-	if (!grown)
-		return -ENOMEM;
-	ix->tenant = grown;
-	return 0;
+	ix->is_withheld = is_withheld;
 }
 
-int
-kv_index_tenant(struct kv_index *ix, const void *name, size_t len)
+bool
+kv_index_is_withheld(const struct kv_index *ix)
 {
-	int rc = kv_index_tenant_find(ix, name, len);
-	struct tenant *t;
-
-	if (rc >= 0)
-		return rc;
-	tenant_default(&name, &len);
-	assert(len <= KV_TENANT_BYTES_MAX);
-	rc = tenants_grow(ix);
-	if (rc < 0)
-		return rc;
-	t = KV_FAULT_POINT() ? NULL : calloc(1, sizeof(*t));
-	if (!t)
-		return -ENOMEM;
-	rc = kv_htab_add(&ix->tenants, &t->node, kv_key_seed(name, len));
-	if (rc < 0) {
-		free(t);
-		return rc;
-	}
-	memcpy(t->name, name, len);
-	t->len = (uint8_t)len;
-	t->number = (uint16_t)ix->n_tenants;
-	ix->tenant[ix->n_tenants++] = t;
-	return t->number;
+	return ix->is_withheld;
 }
 
-const char *
-kv_index_tenant_name(const struct kv_index *ix, unsigned tenant, size_t *len)
+static bool
+counts(const struct kv_index *ix, const struct kv_object *o)
 {
-	assert(tenant < ix->n_tenants);
-	*len = ix->tenant[tenant]->len;
-	return ix->tenant[tenant]->name;
+	return !kv_index_is_outdated(ix, o) &&
+	       !(ix->is_withheld && (o->flags & KV_OBJ_ADOPTED));
+}
+
+/* ---- finding ---- */
+
+static bool
+is_key(const struct kv_object *o, struct kv_hash h, unsigned tenant,
+       const void *key, size_t len)
+{
+	return o->hash_hi == h.hi && o->tenant == tenant && o->key_len == len &&
+	       memcmp(o->key, key, len) == 0;
 }
 
 struct kv_object *
@@ -198,8 +144,23 @@ kv_index_find(struct kv_index *ix, struct kv_hash h, unsigned tenant,
 	for (; n; n = kv_htab_next(&ix->objects, n)) {
 		struct kv_object *o = object_of(n);
 
-		if (o->hash_hi == h.hi && o->tenant == tenant &&
-		    o->key_len == len && memcmp(o->key, key, len) == 0)
+		if (is_key(o, h, tenant, key, len) && counts(ix, o))
+			return o;
+	}
+	return NULL;
+}
+
+struct kv_object *
+kv_index_find_old(struct kv_index *ix, struct kv_hash h, unsigned tenant,
+		  const void *key, size_t len)
+{
+	struct kv_htab_node *n = kv_htab_first(&ix->objects, h.lo);
+
+	for (; n; n = kv_htab_next(&ix->objects, n)) {
+		struct kv_object *o = object_of(n);
+
+		if (is_key(o, h, tenant, key, len) && !counts(ix, o) &&
+		    !(o->flags & KV_OBJ_HIDDEN))
 			return o;
 	}
 	return NULL;
@@ -210,9 +171,13 @@ kv_index_find_hash(struct kv_index *ix, struct kv_hash h)
 {
 	struct kv_htab_node *n = kv_htab_first(&ix->objects, h.lo);
 
-	while (n && object_of(n)->hash_hi != h.hi)
-		n = kv_htab_next(&ix->objects, n);
-	return n ? object_of(n) : NULL;
+	for (; n; n = kv_htab_next(&ix->objects, n)) {
+		struct kv_object *o = object_of(n);
+
+		if (o->hash_hi == h.hi && counts(ix, o))
+			return o;
+	}
+	return NULL;
 }
 
 void
@@ -263,7 +228,6 @@ insert(struct kv_index *ix, const struct kv_index_new_object *n, uint64_t now)
 
 	assert(n->key_len <= KV_KEY_BYTES_MAX);
 	assert(n->n_ext <= KV_EXTENTS_MAX);
-	assert(n->tenant < ix->n_tenants);
 	assert(space_fits(n));
 	o = object_new(n);
 	if (!o)
@@ -281,6 +245,7 @@ insert(struct kv_index *ix, const struct kv_index_new_object *n, uint64_t now)
 	o->used_ns = now;
 	o->key_len = (uint16_t)n->key_len;
 	o->tenant = (uint16_t)n->tenant;
+	o->epoch = kv_tenants_epoch(&ix->tenants, n->tenant);
 	o->putter = n->putter;
 	o->flags = KV_OBJ_HIDDEN |
 		   (n->flags & (KV_OBJ_SOFT_PIN | KV_OBJ_HARD_PIN));
@@ -332,7 +297,7 @@ kv_index_adopt(struct kv_index *ix, const struct kv_index_new_object *n,
 	if (!o)
 		return NULL;
 	show(ix, o, now);
-	o->flags |= KV_OBJ_UNCHECKED;
+	o->flags |= KV_OBJ_UNCHECKED | KV_OBJ_ADOPTED;
 	ix->stats.unchecked++;
 	return o;
 }
@@ -574,6 +539,7 @@ kv_index_stats(const struct kv_index *ix, struct kv_index_stats *out)
 }
 
 struct scan {
+	const struct kv_index *ix;
 	kv_index_fn *fn;
 	void *arg;
 };
@@ -584,7 +550,7 @@ scan_node(void *arg, struct kv_htab_node *n)
 	const struct scan *s = arg;
 	struct kv_object *o = object_of(n);
 
-	if (!(o->flags & KV_OBJ_HIDDEN))
+	if (!(o->flags & KV_OBJ_HIDDEN) && counts(s->ix, o))
 		s->fn(s->arg, o);
 }
 
@@ -592,7 +558,26 @@ uint64_t
 kv_index_scan(struct kv_index *ix, uint64_t cursor, unsigned count,
 	      kv_index_fn *fn, void *arg)
 {
-	struct scan s = { .fn = fn, .arg = arg };
+	struct scan s = { .ix = ix, .fn = fn, .arg = arg };
 
 	return kv_htab_scan(&ix->objects, cursor, count, scan_node, &s);
+}
+
+static void
+scan_outdated(void *arg, struct kv_htab_node *n)
+{
+	const struct scan *s = arg;
+	struct kv_object *o = object_of(n);
+
+	if (!(o->flags & KV_OBJ_HIDDEN) && kv_index_is_outdated(s->ix, o))
+		s->fn(s->arg, o);
+}
+
+uint64_t
+kv_index_scan_outdated(struct kv_index *ix, uint64_t cursor, unsigned count,
+		       kv_index_fn *fn, void *arg)
+{
+	struct scan s = { .ix = ix, .fn = fn, .arg = arg };
+
+	return kv_htab_scan(&ix->objects, cursor, count, scan_outdated, &s);
 }

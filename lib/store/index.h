@@ -14,6 +14,9 @@
  *
  * A dropped object leaves the index at once; its extents come back when its
  * last pin goes.
+ *
+ * A tenant's objects may all be outdated, in no time: nothing finds or visits
+ * them any more but what is made for them, and they are dropped bit by bit.
  */
 
 #include <stdbool.h>
@@ -30,6 +33,7 @@
 struct kv_index;
 struct kv_ledger;
 struct kv_slab;
+struct kv_tenants;
 
 enum {
 	KV_OBJ_HIDDEN = 1,
@@ -39,6 +43,7 @@ enum {
 	KV_OBJ_GONE = 16,      /* dropped, waits for its pins */
 	KV_OBJ_UNCHECKED = 32, /* adopted: its bytes may be others by now */
 	KV_OBJ_SHARED = 64,    /* read by another than who put it */
+	KV_OBJ_ADOPTED = 128,  /* an earlier node had put it in the pool */
 };
 
 /* Read by others, written by index.c only, but for KV_OBJ_SHARED. */
@@ -57,9 +62,10 @@ struct kv_object {
 	uint32_t id_version;
 	uint32_t pins;
 	uint32_t slot;  /* its record in the ledger; 0: none */
+	uint32_t epoch; /* of its tenant, when it came */
 	uint16_t n_ext; /* 0: the empty value */
 	uint16_t key_len;
-	uint16_t tenant; /* interned, kv_index_tenant() */
+	uint16_t tenant; /* its number in kv_index_tenants() */
 	uint16_t putter; /* who put it, to tell from others; 0: not known */
 	uint8_t flags;
 	uint8_t busy; /* for the owner of the index: a use count of its own that
@@ -100,19 +106,22 @@ void kv_index_free(struct kv_index *ix);
 /* What happens from here on is not for the ledger: the node ends. */
 void kv_index_detach(struct kv_index *ix);
 
-/* Interns a tenant name, of at most KV_TENANT_BYTES_MAX: its number, or
- * -ENOMEM, -ENOSPC (65,535 known). len 0 is the tenant "default", number 0. */
-int kv_index_tenant(struct kv_index *ix, const void *name, size_t len);
-/* Of an interned number; ends with a NUL. */
-const char *kv_index_tenant_name(const struct kv_index *ix, unsigned tenant,
-				 size_t *len);
-/* Its number, or -ENOENT when it was never interned. */
-int kv_index_tenant_find(const struct kv_index *ix, const void *name,
-			 size_t len);
+/* Of its objects. */
+struct kv_tenants *kv_index_tenants(struct kv_index *ix);
+/* The tenant's epoch is another one than when the object came. What is hidden
+ * then has to be dropped by who would show it. */
+bool kv_index_is_outdated(const struct kv_index *ix, const struct kv_object *o);
+/* Whether adopted objects are neither found nor visited. */
+void kv_index_withhold(struct kv_index *ix, bool is_withheld);
+bool kv_index_is_withheld(const struct kv_index *ix);
 
 /* The object, shown or hidden, or NULL. Does not touch recency. */
 struct kv_object *kv_index_find(struct kv_index *ix, struct kv_hash h,
 				unsigned tenant, const void *key, size_t len);
+/* One of that key, shown, which is outdated or withheld; NULL: none. */
+struct kv_object *kv_index_find_old(struct kv_index *ix, struct kv_hash h,
+				    unsigned tenant, const void *key,
+				    size_t len);
 /* By hash alone (what masters and existence checks know). */
 struct kv_object *kv_index_find_hash(struct kv_index *ix, struct kv_hash h);
 void kv_index_prefetch(const struct kv_index *ix, struct kv_hash h);
@@ -201,5 +210,8 @@ void kv_index_stats(const struct kv_index *ix, struct kv_index_stats *out);
 typedef void kv_index_fn(void *arg, struct kv_object *o);
 uint64_t kv_index_scan(struct kv_index *ix, uint64_t cursor, unsigned count,
 		       kv_index_fn *fn, void *arg);
+/* The same of objects that were shown, and are outdated. */
+uint64_t kv_index_scan_outdated(struct kv_index *ix, uint64_t cursor,
+				unsigned count, kv_index_fn *fn, void *arg);
 
 #endif

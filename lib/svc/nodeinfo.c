@@ -13,6 +13,7 @@
 #include "base/num.h"
 #include "base/status.h"
 #include "net/answer.h"
+#include "store/tenants.h"
 #include "svc/nodecore.h"
 #include "wire/msg.h"
 
@@ -21,7 +22,8 @@ kv_nodeinfo_tenant(const struct kv_nodepeer *peer, const char *name, size_t len)
 {
 	int tenant;
 
-	tenant = kv_index_tenant_find(peer->node->index, name, len);
+	tenant =
+		kv_tenants_find(kv_index_tenants(peer->node->index), name, len);
 	if (peer->from == KV_FROM_REQUESTER && tenant != (int)peer->tenant)
 		return -EACCES;
 	return tenant;

@@ -21,6 +21,7 @@
 #include "store/ledger.h"
 #include "store/quarantine.h"
 #include "store/sum.h"
+#include "store/tenants.h"
 #include "svc/nodecore.h"
 #include "svc/putkey.h"
 
@@ -319,7 +320,8 @@ kv_nodekept_reserve(struct kv_node *node, struct kv_putkey *k, bool may_evict)
 
 	if (!node->kept)
 		return 0;
-	r.tenant = kv_index_tenant_name(node->index, k->put->tenant, &len);
+	r.tenant = kv_tenants_name(kv_index_tenants(node->index),
+				   k->put->tenant, &len);
 	r.tenant_len = (uint8_t)len;
 	if (k->put->flags & KV_PUT_SOFT_PIN)
 		r.flags |= KV_RECORD_SOFT_PIN;

@@ -17,6 +17,7 @@
 #include "net/hello.h"
 #include "net/sock.h"
 #include "net/stream.h"
+#include "store/tenants.h"
 #include "svc/nodecore.h"
 #include "wire/msg.h"
 
@@ -206,7 +207,8 @@ hello_requester(struct kv_nodepeer *peer, const struct kv_hello_in *in,
 	char masters[MASTERS_BYTES];
 	int tenant;
 
-	tenant = kv_index_tenant(node->index, in->tenant, in->tenant_len);
+	tenant = kv_tenants_add(kv_index_tenants(node->index), in->tenant,
+				in->tenant_len);
 	if (tenant < 0) {
 		peer_refuse(peer, id, KV_ENOMEM, "too many tenants");
 		return;

@@ -14,6 +14,7 @@
 #include "base/rng.h"
 #include "ledgerrig.h"
 #include "nth_fault.h"
+#include "store/tenants.h"
 #include "test.h"
 
 static struct ledgerrig rig;
@@ -105,7 +106,7 @@ objects_come_back_whole(void **state)
 	assert_int_equal(o->size, 1000);
 	assert_int_equal(o->id_random, 77);
 	assert_int_equal(o->id_version, 3);
-	assert_int_equal(o->flags, KV_OBJ_UNCHECKED);
+	assert_int_equal(o->flags, KV_OBJ_UNCHECKED | KV_OBJ_ADOPTED);
 	assert_int_equal(kv_index_extents(o)->off, at.off);
 	assert_int_equal(kv_index_extents(o)->len, at.len);
 	assert_int_equal(ledgerrig_find(&rig, "empty")->size, 0);
@@ -159,12 +160,13 @@ pins_of_operators_come_back(void **state)
 	kv_ledger_show(rig.ledger, slot);
 	ledgerrig_sum(&rig);
 	ledgerrig_again(&rig);
-	o = kv_index_find(rig.ix, r.hash,
-			  (unsigned)kv_index_tenant_find(rig.ix, "t", 1), "k",
-			  1);
+	o = kv_index_find(
+		rig.ix, r.hash,
+		(unsigned)kv_tenants_find(kv_index_tenants(rig.ix), "t", 1),
+		"k", 1);
 	assert_non_null(o);
-	assert_int_equal(o->flags,
-			 KV_OBJ_SOFT_PIN | KV_OBJ_HARD_PIN | KV_OBJ_UNCHECKED);
+	assert_int_equal(o->flags, KV_OBJ_SOFT_PIN | KV_OBJ_HARD_PIN |
+					   KV_OBJ_UNCHECKED | KV_OBJ_ADOPTED);
 	assert_int_equal(stats().soft_pinned, 1);
 	assert_int_equal(stats().hard_pinned, 1);
 }

@@ -4,6 +4,36 @@
 #include <unistd.h>
 
 #include "index_fixture.h"
+#include "store/tenants.h"
+
+static struct kv_hash
+hash_of(const char *key)
+{
+	return kv_key_hash(0, key, strlen(key));
+}
+
+static void
+count_one(void *arg, struct kv_object *o)
+{
+	unsigned *n = arg;
+
+	(void)o;
+	++*n;
+}
+
+static unsigned
+count(struct fixture *f,
+      uint64_t (*scan)(struct kv_index *ix, uint64_t cursor, unsigned count,
+		       kv_index_fn *fn, void *arg))
+{
+	uint64_t cursor = 0;
+	unsigned n = 0;
+
+	do
+		cursor = scan(f->ix, cursor, 1000, count_one, &n);
+	while (cursor);
+	return n;
+}
 
 static void
 test_object_has_what_was_put(void **state)
@@ -52,7 +82,7 @@ test_keys_are_compared(void **state)
 
 	(void)state;
 	fixture_set_up(&f);
-	assert_int_equal(kv_index_tenant(f.ix, "t", 1), 1);
+	assert_int_equal(kv_tenants_add(kv_index_tenants(f.ix), "t", 1), 1);
 	for (t = 0; t < 2; t++)
 		for (k = 0; k < 4; k++) {
 			n.tenant = (unsigned)t;
@@ -96,36 +126,96 @@ test_empty_value(void **state)
 	fixture_tear_down(&f);
 }
 
+/* What came before the change is in nobody's way. */
 static void
-test_tenants(void **state)
+test_outdated(void **state)
 {
-	char name[KV_TENANT_BYTES_MAX];
+	struct kv_object *old, *hidden, *o;
+	struct kv_hash h = hash_of("key");
 	struct fixture f;
-	unsigned i;
-	size_t len;
 
 	(void)state;
 	fixture_set_up(&f);
-	assert_int_equal(kv_index_tenant_find(f.ix, "", 0), 0);
-	assert_int_equal(kv_index_tenant(f.ix, "default", 7), 0);
-	assert_int_equal(kv_index_tenant_find(f.ix, "x", 1), -ENOENT);
-	assert_int_equal(kv_index_tenant(f.ix, "x", 1), 1);
-	assert_int_equal(kv_index_tenant(f.ix, "x", 1), 1);
-	assert_int_equal(kv_index_tenant_find(f.ix, "x", 1), 1);
-	assert_int_equal(kv_index_tenant_find(f.ix, "xy", 2), -ENOENT);
-	assert_string_equal(kv_index_tenant_name(f.ix, 0, &len), "default");
-	assert_int_equal(len, 7);
-	assert_string_equal(kv_index_tenant_name(f.ix, 1, &len), "x");
-	memset(name, 'n', sizeof(name));
-	for (i = 2; i < 65535; i++) {
-		memcpy(name, &i, sizeof(i));
-		assert_int_equal(kv_index_tenant(f.ix, name, sizeof(name)), i);
-	}
-	assert_int_equal(kv_index_tenant(f.ix, "one more", 8), -ENOSPC);
-	assert_int_equal(kv_index_tenant_find(f.ix, name, sizeof(name)), 65534);
-	assert_memory_equal(kv_index_tenant_name(f.ix, 65534, &len), name,
-			    sizeof(name));
-	assert_int_equal(len, sizeof(name));
+	old = put(&f, "key", 1000);
+	hidden = insert(&f, "hidden", 1000, 0);
+	assert_false(kv_index_is_outdated(f.ix, old));
+	kv_tenants_outdate(kv_index_tenants(f.ix), 0);
+	assert_true(kv_index_is_outdated(f.ix, old));
+	assert_true(kv_index_is_outdated(f.ix, hidden));
+	assert_null(find(&f, "key"));
+	assert_null(kv_index_find_hash(f.ix, h));
+	assert_int_equal(count(&f, kv_index_scan), 0);
+	assert_int_equal(count(&f, kv_index_scan_outdated), 1);
+	assert_ptr_equal(kv_index_find_old(f.ix, h, 0, "key", 3), old);
+	assert_null(kv_index_find_old(f.ix, hash_of("hidden"), 0, "hidden", 6));
+	o = put(&f, "key", 500);
+	assert_ptr_equal(find(&f, "key"), o);
+	assert_ptr_equal(kv_index_find_hash(f.ix, h), o);
+	assert_ptr_equal(kv_index_find_old(f.ix, h, 0, "key", 3), old);
+	assert_int_equal(count(&f, kv_index_scan), 1);
+	kv_index_drop(f.ix, old);
+	assert_null(kv_index_find_old(f.ix, h, 0, "key", 3));
+	assert_int_equal(count(&f, kv_index_scan_outdated), 0);
+	assert_ptr_equal(find(&f, "key"), o);
+	fixture_tear_down(&f);
+}
+
+/* Only the tenant's own, and what is outdated may be read to the end. */
+static void
+test_outdated_of_a_tenant(void **state)
+{
+	struct kv_object *a, *b;
+	struct fixture f;
+
+	(void)state;
+	fixture_set_up(&f);
+	assert_int_equal(kv_tenants_add(kv_index_tenants(f.ix), "t", 1), 1);
+	a = put(&f, "a", 1000);
+	b = put(&f, "b", 1000);
+	kv_index_pin(f.ix, a, f.now);
+	kv_tenants_outdate(kv_index_tenants(f.ix), 1);
+	assert_ptr_equal(find(&f, "a"), a);
+	assert_ptr_equal(find(&f, "b"), b);
+	kv_tenants_outdate(kv_index_tenants(f.ix), 0);
+	assert_null(find(&f, "a"));
+	kv_index_drop(f.ix, a);
+	assert_int_equal(kv_index_extents(a)->len, 1024);
+	kv_index_unpin(f.ix, a);
+	/* It leaves like any other. */
+	assert_true(kv_index_evict(f.ix));
+	assert_int_equal(kv_slab_free_bytes(f.slab), POOL);
+	fixture_tear_down(&f);
+}
+
+static void
+test_withheld(void **state)
+{
+	struct kv_index_new_object n = {
+		.hash = hash_of("key"),
+		.key = "key",
+		.key_len = 3,
+	};
+	struct kv_object *o, *new;
+	struct fixture f;
+
+	(void)state;
+	fixture_set_up(&f);
+	o = kv_index_adopt(f.ix, &n, f.now);
+	new = put(&f, "new", 10);
+	assert_false(kv_index_is_withheld(f.ix));
+	assert_ptr_equal(find(&f, "key"), o);
+	kv_index_withhold(f.ix, true);
+	assert_true(kv_index_is_withheld(f.ix));
+	assert_null(find(&f, "key"));
+	assert_null(kv_index_find_hash(f.ix, n.hash));
+	assert_ptr_equal(kv_index_find_old(f.ix, n.hash, 0, "key", 3), o);
+	assert_ptr_equal(find(&f, "new"), new);
+	assert_int_equal(count(&f, kv_index_scan), 1);
+	assert_int_equal(count(&f, kv_index_scan_outdated), 0);
+	kv_index_withhold(f.ix, false);
+	assert_ptr_equal(find(&f, "key"), o);
+	assert_null(kv_index_find_old(f.ix, n.hash, 0, "key", 3));
+	assert_int_equal(count(&f, kv_index_scan), 2);
 	fixture_tear_down(&f);
 }
 
@@ -293,10 +383,11 @@ run_with_fault(void)
 		kv_slab_free(opts.slab);
 		return 1;
 	}
-	rc = kv_index_tenant(ix, "t", 1);
+	rc = kv_tenants_add(kv_index_tenants(ix), "t", 1);
 	if (rc != 1 && rc != -ENOMEM)
 		return 2;
-	if (kv_index_tenant_find(ix, "t", 1) != (rc == 1 ? 1 : -ENOENT))
+	if (kv_tenants_find(kv_index_tenants(ix), "t", 1) !=
+	    (rc == 1 ? 1 : -ENOENT))
 		return 3;
 	failed |= rc < 0;
 	for (n.n_ext = 0; n.n_ext <= 2; n.n_ext++) {
@@ -349,7 +440,9 @@ main(void)
 		cmocka_unit_test(test_object_has_what_was_put),
 		cmocka_unit_test(test_keys_are_compared),
 		cmocka_unit_test(test_empty_value),
-		cmocka_unit_test(test_tenants),
+		cmocka_unit_test(test_outdated),
+		cmocka_unit_test(test_outdated_of_a_tenant),
+		cmocka_unit_test(test_withheld),
 		cmocka_unit_test(test_many_extents),
 		cmocka_unit_test(test_zombie),
 		cmocka_unit_test(test_hold_outlives_drop_and_eviction),
