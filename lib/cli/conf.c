@@ -3,16 +3,16 @@
 #include <assert.h>
 #include <ctype.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/attr.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "cli/filein.h"
+#include "cli/guess.h"
 #include "cli/pyjson.h"
 
 /* What a heartbeat may take; nodes send four in that time. */
@@ -140,60 +140,15 @@ member(void *arg, struct kv_jsonscan_span key, struct kv_jsonscan_span value)
 		f->unknown_more = true;
 }
 
-/* As typed by somebody who is vague about case, '-' and '_'. */
-static char
-fold(char c)
-{
-	return c == '-' ? '_' : (char)tolower((unsigned char)c);
-}
-
-static unsigned
-least(unsigned a, unsigned b, unsigned c)
-{
-	unsigned ab = a < b ? a : b;
-
-	return ab < c ? ab : c;
-}
-
-/* Edits that make NAME out of P: insertions, deletions, replacements. */
-static unsigned
-distance(const char *name, const char *p, size_t n)
-{
-	unsigned row[NAME_BYTES_MAX + 1], diagonal, above;
-
-	for (unsigned j = 0; j <= n; j++)
-		row[j] = j;
-	for (unsigned i = 0; name[i]; i++) {
-		diagonal = row[0];
-		row[0] = i + 1;
-		for (size_t j = 0; j < n; j++) {
-			above = row[j + 1];
-			row[j + 1] =
-				least(above + 1, row[j] + 1,
-				      diagonal + (fold(name[i]) != fold(p[j])));
-			diagonal = above;
-		}
-	}
-	return row[n];
-}
-
 /* A known key that NAME was probably meant to be, or NULL. */
 static const char *
 hint(struct kv_jsonscan_span name)
 {
-	const char *best = NULL;
-	size_t edits, least_edits = 3;
+	struct kv_guess g = { 0 };
 
-	if (name.n > NAME_BYTES_MAX)
-		return NULL;
-	for (int i = 0; i < KV_CONF_KEYS; i++) {
-		edits = distance(keys[i].name, name.p, name.n);
-		if (edits < least_edits && edits * 3 < strlen(keys[i].name)) {
-			best = keys[i].name;
-			least_edits = edits;
-		}
-	}
-	return best;
+	for (int i = 0; i < KV_CONF_KEYS; i++)
+		kv_guess_try(&g, name.p, name.n, keys[i].name);
+	return g.best;
 }
 
 static void
@@ -314,28 +269,6 @@ kv_conf_parse(const char *text, size_t len, struct kv_conf *c, char *err,
 	return parse(span, NULL, c, err, size);
 }
 
-/* Up to SIZE bytes of the file into BUF. Returns their number or -errno. */
-static ssize_t
-read_file(const char *path, char *buf, size_t size)
-{
-	kv_auto_close int fd = open(path, O_RDONLY | O_CLOEXEC);
-	size_t n = 0;
-	ssize_t got = 1;
-
-	if (fd < 0)
-		return -errno;
-	while (got > 0 && n < size) {
-		got = read(fd, buf + n, size - n);
-		if (got < 0 && errno == EINTR)
-			got = 1;
-		else if (got < 0)
-			return -errno;
-		else
-			n += (size_t)got;
-	}
-	return (ssize_t)n;
-}
-
 int
 kv_conf_load(const char *path, struct kv_conf *c, char *err, size_t size)
 {
@@ -353,7 +286,7 @@ kv_conf_load(const char *path, struct kv_conf *c, char *err, size_t size)
 		return -ENOENT;
 	}
 	buf = malloc(max);
-	n = buf ? read_file(file, buf, max) : -ENOMEM;
+	n = buf ? kv_filein_text(file, buf, max) : -ENOMEM;
 	if (n >= 0) {
 		rc = parse((struct kv_jsonscan_span){ buf, (size_t)n }, file, c,
 			   err, size);

@@ -88,3 +88,24 @@ kv_filein_read(struct kv_bytes *b, const char *path, bool is_dash_stdin,
 		b->len = start;
 	return rc;
 }
+
+ssize_t
+kv_filein_text(const char *path, char *buf, size_t size)
+{
+	kv_auto_close int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+	size_t n = 0;
+	ssize_t got = 1;
+
+	if (fd < 0)
+		return -errno;
+	while (got > 0 && n < size) {
+		got = read(fd, buf + n, size - n);
+		if (got < 0 && errno == EINTR)
+			got = 1;
+		else if (got < 0)
+			return -errno;
+		else
+			n += (size_t)got;
+	}
+	return (ssize_t)n;
+}

@@ -1,6 +1,9 @@
 #ifndef KV_CLI_FILEIN_H
 #define KV_CLI_FILEIN_H
 
+#include <stddef.h>
+#include <sys/types.h>
+
 #include "base/attr.h"
 
 struct kv_bytes;
@@ -22,5 +25,11 @@ struct kv_progress_watch;
 KV_MUST_CHECK int kv_filein_read(struct kv_bytes *b, const char *path,
 				 bool is_dash_stdin,
 				 const struct kv_progress_watch *w);
+
+/*
+ * The first SIZE bytes of a file of text, or fewer if it has fewer: into BUF.
+ * Returns how many, or -errno.
+ */
+KV_MUST_CHECK ssize_t kv_filein_text(const char *path, char *buf, size_t size);
 
 #endif

@@ -193,6 +193,19 @@ test_changing_file_is_refused(void **state)
 	kv_bytes_fini(&b);
 }
 
+static void
+test_text(void **state)
+{
+	char buf[16];
+
+	(void)state;
+	make_file(10);
+	assert_int_equal(kv_filein_text("f", buf, sizeof(buf)), 10);
+	assert_int_equal(kv_filein_text("f", buf, 4), 4);
+	assert_int_equal(kv_filein_text("nothing", buf, 4), -ENOENT);
+	assert_int_equal(kv_filein_text(".", buf, 4), -EISDIR);
+}
+
 int
 main(void)
 {
@@ -203,6 +216,7 @@ main(void)
 		cmocka_unit_test(test_fifo),
 		cmocka_unit_test(test_failures_leave_the_buffer),
 		cmocka_unit_test(test_changing_file_is_refused),
+		cmocka_unit_test(test_text),
 	};
 
 	return cmocka_run_group_tests(tests, make_dir, remove_dir);
