@@ -18,6 +18,7 @@
 #include "base/log.h"
 #include "base/sockpath.h"
 #include "base/str.h"
+#include "cli/mooncake.h"
 #include "kvpool.h"
 
 enum {
@@ -365,6 +366,31 @@ list_options(struct run *r, struct argp_option *options)
 	options[n] = (struct argp_option){ 0 };
 }
 
+/*
+ * A daemon that was started by the name of Mooncake's program: puts our
+ * spelling of its command line in the place of that. Ends the program as
+ * kv_opts_parse() does.
+ */
+static void
+translate(enum kv_conf_who who, struct kv_mooncake *m, int *argc, char ***argv)
+{
+	const char *name = program_invocation_short_name;
+	char err[2 * KV_CONF_TEXT_SIZE];
+	int code;
+
+	code = kv_mooncake_translate(who, *argc, *argv, m, err, sizeof(err));
+	if (code) {
+		fprintf(stderr, "%s: %s\n", name, err);
+		exit(code);
+	}
+	if (m->is_help) {
+		kv_mooncake_help(who, name, stdout);
+		exit(0);
+	}
+	*argc = m->argc;
+	*argv = m->argv;
+}
+
 void
 kv_opts_parse(struct kv_opts *o, const struct kv_opts_program *program,
 	      int argc, char **argv)
@@ -384,6 +410,8 @@ kv_opts_parse(struct kv_opts *o, const struct kv_opts_program *program,
 		.doc = own.doc,
 		.children = children,
 	};
+	/* The program keeps words of its command line. */
+	static struct kv_mooncake mooncake;
 	unsigned level;
 
 	keep_std_fds();
@@ -397,12 +425,18 @@ kv_opts_parse(struct kv_opts *o, const struct kv_opts_program *program,
 	is_parsing = true;
 	if (atexit(check_stdout) != 0)
 		exit(EX_OSERR);
+	if (argc > 0 && kv_mooncake_is_name(argv[0], program->who)) {
+		translate(program->who, &mooncake, &argc, &argv);
+		o->is_mooncake = true;
+	}
 	/* It exits by itself on every error but that of memory. */
 	if (argp_parse(&top, argc, argv, 0, NULL, &r) != 0)
 		exit(EX_OSERR);
 	is_parsing = false;
 	level = r.verbose + (is_tool(&r) ? KV_LOG_WARN : KV_LOG_INFO);
 	kv_log_set_level(level < KV_LOG_DEBUG ? level : KV_LOG_DEBUG);
+	for (size_t i = 0; i < mooncake.notes_n; i++)
+		kv_log(mooncake.notes[i].level, "%s", mooncake.notes[i].text);
 }
 
 static void
@@ -431,10 +465,12 @@ check_file(struct kv_conf *c, enum kv_conf_number number, const char *text)
 int
 kv_opts_load(struct kv_opts *o)
 {
-	const char *path = o->config ? o->config : kv_conf_env_path();
+	const char *path = o->config;
 	char err[2 * KV_CONF_TEXT_SIZE];
 	struct kv_conf *c = &o->conf;
 
+	if (!path && !o->is_mooncake)
+		path = kv_conf_env_path();
 	c->warn = complain;
 	c->warn_arg = program_invocation_short_name;
 	if ((path && kv_conf_load(path, c, err, sizeof(err)) < 0) ||

@@ -23,6 +23,7 @@ struct kv_opts {
 	const char *config;  /* --config; NULL: not given */
 	uint32_t timeout_ms; /* --timeout; 0: not given */
 	bool json;           /* --json */
+	bool is_mooncake;    /* called so: reads no file of vLLM's */
 };
 
 struct kv_opts_program {
@@ -36,6 +37,9 @@ struct kv_opts_program {
  * hint at --help if an option is unknown), exit code 64. --help, --usage and
  * --version ("PROG (kvpool) VERSION") end it with 0, or 74 if stdout does not
  * take that.
+ *
+ * A daemon that is called mooncake_master or mooncake_client has that program's
+ * flags instead (mooncake.h), and says in the log which of them do nothing.
  *
  * Also sees to it that descriptors 0, 1 and 2 are taken, so that no socket gets
  * the number of a closed stdout, that a file at its size limit is an error and

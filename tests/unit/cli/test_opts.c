@@ -187,6 +187,28 @@ run(enum kv_conf_who who, const char *const *args, char *out, size_t size)
 #define RUN(who, out, ...) \
 	run(who, (const char *const[]){ __VA_ARGS__, NULL }, out, sizeof(out))
 
+/* What comes of its flags is seen in test_mooncake. */
+static void
+test_daemon_by_the_name_of_mooncake(void **state)
+{
+	static const char *const args[] = { "/opt/mooncake_master", "-port",
+					    "5", "--client_ttl=20", NULL };
+	struct program p;
+
+	(void)state;
+	parse(&p, KV_CONF_MASTER, args);
+	assert_int_equal(p.common.conf.rpc_port, 5);
+	assert_int_equal(p.common.conf.client_ttl_ns, 20 * KV_NS_PER_S);
+	assert_true(p.common.is_mooncake);
+	assert_int_equal(setenv("MOONCAKE_CONFIG_PATH", "/nothing", 1), 0);
+	assert_int_equal(kv_opts_load(&p.common), 0);
+	p.common.is_mooncake = false;
+	assert_int_equal(kv_opts_load(&p.common), 78);
+	assert_int_equal(unsetenv("MOONCAKE_CONFIG_PATH"), 0);
+	parse(&p, KV_CONF_CLIENT, daemon_args);
+	assert_false(p.common.is_mooncake);
+}
+
 static void
 test_bad_values_end_in_one_line_and_64(void **state)
 {
@@ -528,6 +550,7 @@ main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_options_of_a_tool),
 		cmocka_unit_test(test_options_of_a_daemon),
+		cmocka_unit_test(test_daemon_by_the_name_of_mooncake),
 		cmocka_unit_test(test_bad_values_end_in_one_line_and_64),
 		cmocka_unit_test(test_socket_path_has_a_limit),
 		cmocka_unit_test(test_unknown_options_are_refused),
