@@ -151,17 +151,14 @@ $O/%.h.ok: %.h $(HEADERS) $O/.flags
 lint-symbols lint-man: all
 lint-layers lint-symbols lint-man lint-proto:
 	$(Q)scripts/check-$(@:lint-%=%) $O
-lint-format:
-	$(Q)clang-format-14 --dry-run --Werror $(C_FILES)
+lint-format: ; $(Q)clang-format-14 --dry-run --Werror $(C_FILES)
 lint-cppcheck:
 	$(Q)cppcheck -q --enable=warning,performance,portability \
 		--suppressions-list=.cppcheck --inline-suppr --library=posix \
 		--error-exitcode=1 -D__cppcheck__ $(KV_CPPFLAGS) -Itests/lib \
 		$(filter %.c,$(C_FILES))
-lint-shell:
-	$(Q)shellcheck $(SCRIPTS)
-lint-mdoc:
-	$(Q)mandoc -T lint -W warning $(MANUALS)
+lint-shell: ; $(Q)shellcheck $(SCRIPTS)
+lint-mdoc: ; $(Q)mandoc -T lint -W warning $(MANUALS)
 tidy:		## clang-tidy and gcc -fanalyzer; both must be silent
 	$(Q)scripts/setup tidy
 	$(SUB) -k run-tidy
@@ -177,21 +174,24 @@ format:		## clang-format in place
 	$(Q)scripts/setup format
 	$(Q)clang-format-14 -i $(C_FILES)
 
-# What install copies, each mode:source:target; uninstall removes the same.
+# What install makes, each MODE:source:target or ln:to:link; uninstall, too.
 target = $(if $(filter kvmaster kvclient,$1),$(SBINDIR),$(BINDIR))/$1
 INSTALLED = 644:lib/kvpool.h:$(INCLUDEDIR)/kvpool.h \
 	644:$O/libkvpool.a:$(LIBDIR)/libkvpool.a \
 	755:$O/libkvpool.so:$(LIBDIR)/libkvpool.so.0 \
+	ln:libkvpool.so.0:$(LIBDIR)/libkvpool.so \
+	$(foreach d,master client,ln:kv$d:$(SBINDIR)/mooncake_$d \
+		644:scripts/completion.bash:$(COMPDIR)/mooncake_$d) \
 	$(foreach p,$(PROGS:$O/%=%),755:$O/$p:$(call target,$p) \
 		644:scripts/completion.bash:$(COMPDIR)/$p) \
 	$(foreach m,$(MANUALS),\
 		644:$m:$(MANDIR)/man$(subst .,,$(suffix $m))/$(notdir $m))
 D := $(DESTDIR)$(LIBDIR)
 install: all	## to PREFIX=/usr/local, below DESTDIR
-	$(Q)set -e; for i in $(INSTALLED); do \
-		to="$(DESTDIR)$${i##*:}"; i=$${i%:*}; \
-		install -D -m "$${i%%:*}" "$${i#*:}" "$$to"; done
-	$(Q)mkdir -p "$D/pkgconfig" && ln -sf libkvpool.so.0 "$D/libkvpool.so"
+	$(Q)set -e; mkdir -p "$D/pkgconfig"; for i in $(INSTALLED); do \
+		to="$(DESTDIR)$${i##*:}"; i=$${i%:*}; mkdir -p "$${to%/*}"; \
+		case $$i in ln:*) ln -sf "$${i#*:}" "$$to" ;; \
+		*) install -m "$${i%%:*}" "$${i#*:}" "$$to" ;; esac; done
 	$(Q)printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$(LIBDIR)' \
 		'includedir=$(INCLUDEDIR)' '' \
 		'Name: kvpool' 'Version: $(VERSION)' \
@@ -201,7 +201,7 @@ install: all	## to PREFIX=/usr/local, below DESTDIR
 	$(Q)[ "$(DESTDIR)" ] || [ $$(id -u) -ne 0 ] || ldconfig || :
 uninstall:	## removes what install put there
 	$(Q)for i in $(INSTALLED); do rm -f "$(DESTDIR)$${i##*:}"; done
-	$(Q)rm -f "$D/libkvpool.so" "$D/pkgconfig/kvpool.pc"
+	$(Q)rm -f "$D/pkgconfig/kvpool.pc"
 clean:		## removes build/
 	rm -rf build
 help:		## this list

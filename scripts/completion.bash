@@ -12,7 +12,7 @@ _kvpool_values()
 	case ${COMP_WORDS[i - 1]} in
 	--mode) echo embedded standalone-store ;;
 	--protocol) echo tcp rdma ;;
-	--hugepages | --enable-offload) echo true false ;;
+	--hugepages | --enable[-_]*) echo true false ;;
 	esac
 }
 
@@ -29,7 +29,7 @@ _kvpool()
 	if [[ $cur == -* ]]; then
 		words=$("$prog" --help 2>/dev/null |
 			sed -n 's/^ \{1,8\}\(-.*\)/\1/p' | sed 's/  .*//' |
-			grep -oE -e '--[a-z0-9][a-z0-9-]*')
+			grep -oE -e '--[a-z0-9][a-z0-9_-]*')
 		mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur")
 		return
 	fi
@@ -47,4 +47,5 @@ _kvpool()
 	fi
 }
 
-complete -o default -F _kvpool kvmaster kvclient kvput kvget kvrm kvdiag kvbench
+complete -o default -F _kvpool kvmaster kvclient kvput kvget kvrm kvdiag \
+	kvbench mooncake_master mooncake_client

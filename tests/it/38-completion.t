@@ -33,4 +33,13 @@ is "$(words kvclient --mode =)" 'embedded standalone-store' 'what --mode= takes'
 is "$(words kvclient --mode = st)" standalone-store 'that begins so'
 is "$(words kvclient --protocol = r)" rdma 'what --protocol= takes'
 is "$(words kvclient --host = r)" '' 'nothing for one that takes anything'
+
+mkdir "$T/bin" && ln -s "$KV_BIN/kvmaster" "$T/bin/mooncake_master" &&
+	ln -s "$KV_BIN/kvclient" "$T/bin/mooncake_client" || exit 70
+PATH=$T/bin:$PATH
+is "$(words mooncake_master --rpc_p)" --rpc_port 'a flag of Mooncake'
+is "$(words mooncake_client --enable_)" '--enable_http_server --enable_offload' \
+	'several'
+is "$(words mooncake_client --enable_offload = f)" false 'what a boolean takes'
+is "$(words mooncake_client --protocol =)" 'tcp rdma' 'what --protocol= takes'
 done_testing

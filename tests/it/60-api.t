@@ -21,9 +21,18 @@ ok 'make install' installed install
 for file in bin/kvput bin/kvget bin/kvrm bin/kvdiag bin/kvbench sbin/kvmaster \
 	sbin/kvclient include/kvpool.h lib/libkvpool.a lib/libkvpool.so \
 	lib/libkvpool.so.0 lib/pkgconfig/kvpool.pc \
-	share/bash-completion/completions/kvput; do
+	share/bash-completion/completions/kvput \
+	share/bash-completion/completions/mooncake_master; do
 	ok "there is $file" test -f "$root/usr/$file"
 done
+for link in sbin/mooncake_master:kvmaster sbin/mooncake_client:kvclient \
+	lib/libkvpool.so:libkvpool.so.0; do
+	is "$(readlink "$root/usr/${link%:*}")" "${link#*:}" \
+		"${link%:*} is a link"
+done
+ok 'which runs' "$root/usr/sbin/mooncake_master" --version
+is "$(cut -d' ' -f1 "$T/out")" mooncake_master 'by its name'
+ok 'again, over what is there' installed install
 for page in "$TOP"/man/*.[1-8]; do
 	ok "there is ${page##*/}" cmp "$page" \
 		"$root/usr/share/man/man${page##*.}/${page##*/}"

@@ -112,6 +112,19 @@ said 'does not exit with 0'
 said 'writes to stderr'
 said 'over 80 columns'
 
+rm cmd/kvfoo.c
+printf '#!/bin/sh\necho "  --a_b=int32   text"; echo "  --help"\n' \
+	>build/kvmaster
+chmod +x build/kvmaster
+not_ok 'man: no manual of the other name' scripts/check-man
+said 'mooncake_master has no manual'
+echo '.It Fl -a_b Ns = Ns Ar N' >man/mooncake_master.8
+ok 'man: right, of the other name' scripts/check-man
+echo '.It Fl -a_c' >man/mooncake_master.8
+not_ok 'man: another flag' scripts/check-man
+said 'mooncake_master --help has --a_b, man/mooncake_master.8 does not'
+said 'man/mooncake_master.8 has --a_c, mooncake_master --help does not'
+
 cat >lib/wire/proto.def <<'E'
 /* KV_MSG(number, NAME, struct, tail min, tail max, "text") */
 KV_MSG(1, HELLO, kv_hello, 0, 9, "first, of all")
