@@ -6,6 +6,7 @@
 #include <sysexits.h>
 
 #include "base/attr.h"
+#include "base/clock.h"
 #include "base/status.h"
 #include "cli/tool.h"
 #include "cmd/kvdiag.h"
@@ -31,6 +32,7 @@ static const struct command {
 	{ "links", ARG_NONE, false, kvdiag_links },
 	{ "config", ARG_OPTIONAL, true, kvdiag_config },
 	{ "doctor", ARG_OPTIONAL, true, kvdiag_doctor },
+	{ "watch", ARG_NONE, true, kvdiag_watch },
 };
 
 static const char doc[] =
@@ -42,10 +44,12 @@ static const char doc[] =
 	"  stats [WHOSE]       counters of the master, the local node, the client\n"
 	"  links               how each node is reached from here, and how fast\n"
 	"  config [FILE]       configuration: each value, and where it is from\n"
-	"  doctor [FILE]       what is wrong here and in the pool, and what helps";
+	"  doctor [FILE]       what is wrong here and in the pool, and what helps\n"
+	"  watch               the pool as it lives, until q or Ctrl-C";
 
 static const struct argp_option options[] = {
 	{ "null", '0', NULL, 0, "keys end in NUL, not in newline", 0 },
+	{ "interval", 'n', "SECONDS", 0, "how often watch looks (1)", 0 },
 	{ 0 },
 };
 
@@ -83,6 +87,8 @@ check(struct kvdiag *d, const struct argp_state *state)
 		argp_failure(state, EX_USAGE, 0, "keys: %s", why);
 	if (d->is_nul && c->run != kvdiag_keys)
 		argp_failure(state, EX_USAGE, 0, "--null goes with keys");
+	if (d->interval_ns && c->run != kvdiag_watch)
+		argp_failure(state, EX_USAGE, 0, "--interval goes with watch");
 	if (d->is_nul && d->common.json)
 		argp_failure(state, EX_USAGE, 0, "either --null or --json");
 }
@@ -95,6 +101,11 @@ parse(int key, char *arg, struct argp_state *state)
 	switch (key) {
 	case '0':
 		d->is_nul = true;
+		return 0;
+	case 'n':
+		d->interval_ns =
+			kv_opts_time(state, "--interval", arg,
+				     100 * KV_NS_PER_MS, 3600 * KV_NS_PER_S);
 		return 0;
 	case ARGP_KEY_ARG:
 		if (!d->command)

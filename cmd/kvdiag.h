@@ -13,6 +13,7 @@
 struct kvdiag {
 	struct kv_opts common;
 	bool is_nul;
+	uint64_t interval_ns; /* of watch; 0: not given */
 	const char *command;
 	const char *arg;          /* its argument, or NULL */
 	struct kv_client *client; /* NULL for config */
@@ -33,6 +34,7 @@ int kvdiag_stats(struct kvdiag *d);
 int kvdiag_links(struct kvdiag *d);
 int kvdiag_config(struct kvdiag *d);
 int kvdiag_doctor(struct kvdiag *d);
+int kvdiag_watch(struct kvdiag *d);
 
 /* Tells a status of the library that is no answer. Returns the exit code. */
 int kvdiag_fail(const struct kvdiag *d, int status);

@@ -1,6 +1,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sysexits.h>
+#include <unistd.h>
 
 #include "cli/tool.h"
 #include "cmd/kvdiag.h"
@@ -102,8 +103,10 @@ kvdiag_doctor(struct kvdiag *d)
 	rc = kvdiag_round_start(&r, d);
 	if (rc == 0)
 		rc = kvdiag_round_visit(&r);
-	if (rc == 0 && kv_doctor_is_moving(&r.pool))
-		kvdiag_round_again(&r);
+	if (rc == 0 && kv_doctor_is_moving(&r.pool)) {
+		sleep(1);
+		rc = kvdiag_round_again(&r);
+	}
 	if (rc < 0) {
 		kvdiag_round_end(&r);
 		return kvdiag_fail(d, rc);

@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -44,12 +43,14 @@ kvdiag_round_open(const struct kvdiag *d, const char *master,
 }
 
 void
-kvdiag_round_read(struct kv_doctor_daemon *daemon, struct kv_client *c)
+kvdiag_round_read(struct kv_doctor_daemon *daemon, struct kv_client *c,
+		  const char *whose)
 {
 	uint64_t asked_ms = kv_clock_wall_ms();
 	int status;
 
-	daemon->stats = kvdiag_read_stats(c, "master", &status);
+	free(daemon->stats);
+	daemon->stats = kvdiag_read_stats(c, whose, &status);
 	if (daemon->stats)
 		kv_doctor_read(daemon, asked_ms, kv_clock_wall_ms());
 }
@@ -96,32 +97,37 @@ find_masters(struct kvdiag_round *r)
 
 /* ---- masters ---- */
 
+/* For the first time, or again. */
 static int
 ask_master(struct kvdiag_round *r, size_t i)
 {
 	struct kv_doctor_master *m = &r->pool.masters[i];
+	struct kv_client **c = &r->clients[i];
 	uint64_t begin;
 	long n;
 
 	m->d.addr = r->addrs[i];
-	m->nodes = calloc(KV_NODES_MAX, sizeof(*m->nodes));
+	m->n = 0;
+	if (!m->nodes)
+		m->nodes = calloc(KV_NODES_MAX, sizeof(*m->nodes));
 	if (!m->nodes)
 		return -KV_ENOMEM;
-	r->clients[i] = kvdiag_round_open(r->d, r->addrs[i], "", &m->d.status,
-					  m->d.why);
-	if (!r->clients[i])
+	if (!*c)
+		*c = kvdiag_round_open(r->d, r->addrs[i], "", &m->d.status,
+				       m->d.why);
+	if (!*c)
 		return 0;
 	begin = now_ns();
-	n = kv_client_nodes(r->clients[i], m->nodes, KV_NODES_MAX);
+	n = kv_client_nodes(*c, m->nodes, KV_NODES_MAX);
 	m->d.trip_ns = now_ns() - begin;
-	m->n = n < 0 ? 0 : kv_min_size((size_t)n, KV_NODES_MAX);
+	m->d.status = n < 0 ? (int)n : 0;
 	if (n < 0) {
-		m->d.status = (int)n;
 		snprintf(m->d.why, sizeof(m->d.why), "master %s: %s", m->d.addr,
 			 kv_status_text((int)n));
-	} else {
-		kvdiag_round_read(&m->d, r->clients[i]);
+		return 0;
 	}
+	m->n = kv_min_size((size_t)n, KV_NODES_MAX);
+	kvdiag_round_read(&m->d, *c, "master");
 	return 0;
 }
 
@@ -179,24 +185,18 @@ kvdiag_round_start(struct kvdiag_round *r, struct kvdiag *d)
 	return 0;
 }
 
-void
+int
 kvdiag_round_again(struct kvdiag_round *r)
 {
 	struct kv_doctor_pool *p = &r->pool;
 	size_t i;
-	long n;
 
-	sleep(1);
 	for (i = 0; i < p->n_nodes; i++)
 		p->nodes[i].info.heard_ms = UINT64_MAX;
 	for (i = 0; i < p->n_masters; i++) {
-		struct kv_doctor_master *m = &p->masters[i];
-
-		if (m->d.status < 0)
-			continue;
-		n = kv_client_nodes(r->clients[i], m->nodes, KV_NODES_MAX);
-		m->n = n < 0 ? 0 : kv_min_size((size_t)n, KV_NODES_MAX);
-		merge_nodes(p, m);
+		if (ask_master(r, i) < 0)
+			return -KV_ENOMEM;
+		merge_nodes(p, &p->masters[i]);
 	}
 	/* Those that left meanwhile. */
 	for (i = 0; i < p->n_nodes;) {
@@ -204,9 +204,12 @@ kvdiag_round_again(struct kvdiag_round *r)
 			i++;
 			continue;
 		}
+		free(p->nodes[i].d.stats);
 		p->nodes[i] = p->nodes[--p->n_nodes];
 		p->nodes[i].d.addr = p->nodes[i].info.addr;
+		p->nodes[p->n_nodes] = (struct kv_doctor_node){ 0 };
 	}
+	return 0;
 }
 
 uint64_t

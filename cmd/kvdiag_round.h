@@ -26,8 +26,8 @@ struct kvdiag_round {
 int kvdiag_round_start(struct kvdiag_round *r, struct kvdiag *d);
 /* Dials the nodes, and asks those that answer for counters and keys. */
 int kvdiag_round_visit(struct kvdiag_round *r);
-/* Asks for the nodes again, after a second. */
-void kvdiag_round_again(struct kvdiag_round *r);
+/* Asks the masters again; as kvdiag_round_start(). */
+int kvdiag_round_again(struct kvdiag_round *r);
 /* Keys whose existence masters were asked for. */
 uint64_t kvdiag_round_asked(const struct kvdiag_round *r);
 void kvdiag_round_end(struct kvdiag_round *r);
@@ -41,8 +41,9 @@ void kvdiag_round_end(struct kvdiag_round *r);
 struct kv_client *kvdiag_round_open(const struct kvdiag *d, const char *master,
 				    const char *socket, int *status,
 				    char why[256]);
-/* Its counters, version and clock, if it tells. */
-void kvdiag_round_read(struct kv_doctor_daemon *daemon, struct kv_client *c);
+/* Counters, version and clock, if it tells; whose: as kv_client_stats(). */
+void kvdiag_round_read(struct kv_doctor_daemon *daemon, struct kv_client *c,
+		       const char *whose);
 /* NULL: not in the pool. */
 struct kv_doctor_node *kvdiag_round_find(const struct kv_doctor_pool *p,
 					 const char *boot);

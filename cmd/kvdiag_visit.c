@@ -103,7 +103,7 @@ ask_node(struct kvdiag_round *r, struct kv_doctor_node *node)
 		node->d.status = status;
 		return;
 	}
-	kvdiag_round_read(&node->d, c);
+	kvdiag_round_read(&node->d, c, "master");
 	kv_client_list_all(c, NULL, listed, &to, NULL, NULL);
 	kv_client_close(c);
 }
