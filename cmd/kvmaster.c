@@ -77,9 +77,11 @@ static int
 daemon_start(struct daemon *d, const struct options *o)
 {
 	const struct kv_conf *c = &o->common.conf;
+	bool has_http = c->source[KV_CONF_HTTP_LISTEN] != KV_CONF_DEFAULT;
 	const struct kv_masterd_opts mo = {
 		.listen = c->listen,
 		.port = c->rpc_port,
+		.http_listen = has_http ? c->http_listen : NULL,
 		.http_port = c->http_port,
 		.ttl_ns = c->client_ttl_ns,
 		.grace_ns = o->grace_ns,

@@ -55,6 +55,8 @@ struct kv_conf {
 	/* Ours. */
 	char host[KV_CONF_TEXT_SIZE];   /* "": found out at start */
 	char listen[KV_CONF_TEXT_SIZE]; /* "": all addresses */
+	/* The same for HTTP; that of listen if its source is the default. */
+	char http_listen[KV_CONF_TEXT_SIZE];
 	char socket[KV_CONF_TEXT_SIZE]; /* "": kv_sockpath_default() */
 	uint16_t rpc_port;              /* kvmaster's */
 	uint16_t port;                  /* kvclient's */

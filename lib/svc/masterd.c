@@ -18,8 +18,10 @@ struct kv_masterd {
 	struct kv_admin *admin; /* NULL: no HTTP */
 };
 
-/* The list taken apart. */
+/* A list taken apart. */
 struct listen {
+	const char *option, *port_option;
+	uint16_t port;
 	char host[KV_ADDR_NAME_BYTES_MAX + 1]; /* of the first; "": all */
 	char text[KV_MASTER_LISTEN_MAX][KV_ADDR_TEXT_BYTES_MAX + 4];
 	int n;
@@ -30,16 +32,16 @@ struct listen {
 #define NO_PORT 1
 
 static int
-listen_parse(struct listen *l, const struct kv_masterd_opts *opts, char *err,
-	     size_t err_bytes)
+listen_parse(struct listen *l, const char *list, char *err, size_t err_bytes)
 {
 	struct kv_addr addrs[KV_MASTER_LISTEN_MAX];
 	char v6[INET6_ADDRSTRLEN + 3], buf[KV_ADDR_TEXT_BYTES_MAX];
-	const char *list = opts->listen[0] ? opts->listen : "*";
 	struct in6_addr in6;
 	char why[KV_ADDR_ERROR_BYTES];
 	int i;
 
+	if (!*list)
+		list = "*";
 	if (inet_pton(AF_INET6, list, &in6) == 1) {
 		snprintf(v6, sizeof(v6), "[%s]", list);
 		list = v6;
@@ -47,19 +49,18 @@ listen_parse(struct listen *l, const struct kv_masterd_opts *opts, char *err,
 	l->n = kv_addr_parse_list(list, NO_PORT, addrs, KV_MASTER_LISTEN_MAX,
 				  why, sizeof(why));
 	if (l->n < 0) {
-		snprintf(err, err_bytes, "--listen: %s", why);
+		snprintf(err, err_bytes, "%s: %s", l->option, why);
 		return -EINVAL;
 	}
 	memcpy(l->host, addrs[0].name, sizeof(l->host));
 	for (i = 0; i < l->n; i++) {
 		if (addrs[i].kind != KV_ADDR_TCP || addrs[i].port != NO_PORT) {
 			snprintf(err, err_bytes,
-				 "--listen %s: an address or a name; the port "
-				 "is --rpc-port",
-				 list);
+				 "%s %s: an address or a name; the port is %s",
+				 l->option, list, l->port_option);
 			return -EINVAL;
 		}
-		addrs[i].port = opts->port;
+		addrs[i].port = l->port;
 		snprintf(l->text[i], sizeof(l->text[i]), "tcp:%s",
 			 kv_addr_format(&addrs[i], buf));
 	}
@@ -90,22 +91,40 @@ master_start(struct kv_masterd *d, const struct kv_masterd_opts *opts,
 	return rc;
 }
 
+/* On the address of L, unless the options name another one. */
 static int
-http_start(struct kv_masterd *d, uint16_t port, const struct listen *l,
-	   struct kv_loop *loop, char *err, size_t err_bytes)
+http_start(struct kv_masterd *d, const struct kv_masterd_opts *opts,
+	   const struct listen *l, struct kv_loop *loop, char *err,
+	   size_t err_bytes)
 {
-	const struct kv_admin_opts ao = {
+	struct listen own = {
+		.option = "--http-listen",
+		.port_option = "--http-port",
+		.port = opts->http_port,
+	};
+	struct kv_admin_opts ao = {
 		.loop = loop,
-		.host = l->host[0] ? l->host : NULL,
-		.port = port,
+		.port = opts->http_port,
 		.master = d->master,
 	};
-
 	char why[512];
 	int rc;
 
-	if (port == 0)
+	if (opts->http_port == 0)
 		return 0;
+	if (opts->http_listen) {
+		rc = listen_parse(&own, opts->http_listen, err, err_bytes);
+		if (rc == 0 && own.n > 1) {
+			snprintf(err, err_bytes,
+				 "--http-listen %s: one address",
+				 opts->http_listen);
+			rc = -EINVAL;
+		}
+		if (rc < 0)
+			return rc;
+		l = &own;
+	}
+	ao.host = l->host[0] ? l->host : NULL;
 	d->admin = kv_admin_new(&ao, why, sizeof(why));
 	if (d->admin)
 		return 0;
@@ -119,17 +138,22 @@ kv_masterd_start(const struct kv_masterd_opts *opts, struct kv_loop *loop,
 		 char *err, size_t err_bytes)
 {
 	struct kv_masterd *d = KV_FAULT_POINT() ? NULL : calloc(1, sizeof(*d));
-	struct listen l;
+	struct listen l = {
+		.option = "--listen",
+		.port_option = "--rpc-port",
+		.port = opts->port,
+	};
 	int rc;
 
 	if (d)
 		d->net = kv_sock_net_new();
 	snprintf(err, err_bytes, "cannot start: out of memory");
-	rc = d && d->net ? listen_parse(&l, opts, err, err_bytes) : -ENOMEM;
+	rc = d && d->net ? listen_parse(&l, opts->listen, err, err_bytes)
+			 : -ENOMEM;
 	if (rc == 0)
 		rc = master_start(d, opts, &l, loop, err, err_bytes);
 	if (rc == 0)
-		rc = http_start(d, opts->http_port, &l, loop, err, err_bytes);
+		rc = http_start(d, opts, &l, loop, err, err_bytes);
 	if (rc == 0)
 		return d;
 	kv_masterd_free(d);

@@ -14,12 +14,15 @@ struct kv_masterd_opts {
 	const char *listen; /* addresses or names, separated by commas; "": all
 			     * addresses of this host */
 	uint16_t port;      /* 0: a free one */
+	/* One address or name for HTTP; "": all; NULL: the first of `listen` */
+	const char *http_listen;
 	uint16_t http_port; /* 0: no HTTP */
 	uint64_t ttl_ns;    /* as in struct kv_master_opts */
 	uint64_t grace_ns;
 };
 
-/* NULL on failure with errno set: EINVAL when `listen` is no such list. err is
+/* NULL on failure with errno set: EINVAL when `listen` is no such list or
+ * `http_listen` no such address. err is
  * one line for people, or "" when that was logged where it failed. */
 struct kv_masterd *kv_masterd_start(const struct kv_masterd_opts *opts,
 				    struct kv_loop *loop, char *err,

@@ -31,6 +31,8 @@ refused 64 '100ms or more' --client-ttl 1ms
 refused 64 '--exist-grace' --exist-grace soon
 refused 64 'the port is --rpc-port' --listen 127.0.0.1:5
 refused 64 '--listen' --listen 'a b'
+refused 64 'the port is --http-port' --listen 127.0.0.1 --rpc-port 0 \
+	--http-listen 127.0.0.1:5
 refused 69 'cannot resolve the name' --listen nowhere.invalid
 echo '{"rpc_port": "high"}' >bad.json
 refused 78 'bad.json' --config bad.json
@@ -53,6 +55,13 @@ ok 'HTTP' python3 -c "import urllib.request as u
 print(u.urlopen('http://127.0.0.1:$http/health').status)"
 is "$(cat out)" 200 'is served'
 refused 69 "port $http is in use" --listen 127.0.0.1 --rpc-port 0 --http-port "$http"
+end m0
+start_master m0 --http-port "$http" --http-listen 127.0.0.7
+ok 'HTTP elsewhere' python3 -c "import urllib.request as u
+print(u.urlopen('http://127.0.0.7:$http/health').status)"
+is "$(cat out)" 200 'is served'
+not_ok 'and not here' python3 -c "import socket
+socket.create_connection(('127.0.0.1', $http))"
 end m0
 end m1
 for n in 5 6 7 8; do

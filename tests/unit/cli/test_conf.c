@@ -352,7 +352,7 @@ test_our_own_keys(void **state)
 	accepted("{\"rpc_port\": 1234, \"port\": \"65535\", \"http_port\": 0, "
 		 "\"client_http_port\": 9300, \"client_ttl\": 2.5, "
 		 "\"hugepages\": true, \"host\": \"n1\", \"listen\": \"::\", "
-		 "\"socket\": \"/tmp/s\"}",
+		 "\"http_listen\": \"::1\", \"socket\": \"/tmp/s\"}",
 		 &c);
 	assert_int_equal(c.rpc_port, 1234);
 	assert_int_equal(c.port, 65535);
@@ -362,6 +362,7 @@ test_our_own_keys(void **state)
 	assert_true(c.hugepages);
 	assert_string_equal(c.host, "n1");
 	assert_string_equal(c.listen, "::");
+	assert_string_equal(c.http_listen, "::1");
 	assert_string_equal(c.socket, "/tmp/s");
 	accepted("{\"client_ttl\": \"500ms\"}", &c);
 	assert_int_equal(c.client_ttl_ns, 500 * KV_NS_PER_MS);

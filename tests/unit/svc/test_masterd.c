@@ -178,6 +178,55 @@ http_that_cannot_listen(void **state)
 	kv_masterd_free(d);
 }
 
+static int
+http_start(const char *http_listen, uint16_t port, struct kv_masterd **out)
+{
+	const struct kv_masterd_opts o = { .listen = "127.0.0.1",
+					   .http_listen = http_listen,
+					   .http_port = port };
+
+	*out = kv_masterd_start(&o, loop, err, sizeof(err));
+	return *out ? 0 : -errno;
+}
+
+static void
+http_listens_where_it_is_told(void **state)
+{
+	struct kv_masterd *d = start("127.0.0.1", 0, 0);
+	uint16_t port = port_of(kv_masterd_addr(d));
+
+	(void)state;
+	kv_masterd_free(d);
+	assert_int_equal(http_start(NULL, port, &d), 0);
+	assert_int_equal(dial("127.0.0.1", port), 0);
+	assert_int_equal(dial("127.0.0.2", port), -ECONNREFUSED);
+	kv_masterd_free(d);
+	assert_int_equal(http_start("127.0.0.2", port, &d), 0);
+	assert_int_equal(kv_masterd_http_port(d), port);
+	assert_int_equal(dial("127.0.0.2", port), 0);
+	assert_int_equal(dial("127.0.0.1", port), -ECONNREFUSED);
+	kv_masterd_free(d);
+	assert_int_equal(http_start("", port, &d), 0);
+	assert_int_equal(dial("127.0.0.1", port), 0);
+	assert_int_equal(dial("127.0.0.2", port), 0);
+	kv_masterd_free(d);
+}
+
+static void
+http_addresses_that_are_none(void **state)
+{
+	struct kv_masterd *d;
+
+	(void)state;
+	assert_int_equal(http_start("127.0.0.1,127.0.0.2", 1, &d), -EINVAL);
+	assert_string_equal(err, "--http-listen 127.0.0.1,127.0.0.2: one "
+				 "address");
+	assert_int_equal(http_start("127.0.0.1:5", 1, &d), -EINVAL);
+	assert_non_null(strstr(err, "the port is --http-port"));
+	assert_int_equal(http_start("a b", 1, &d), -EINVAL);
+	assert_non_null(strstr(err, "--http-listen: "));
+}
+
 static bool is_done;
 
 static void
@@ -214,6 +263,8 @@ main(void)
 		IN_LOOP(several_addresses_have_one_port),
 		IN_LOOP(no_address_means_all),
 		IN_LOOP(lists_that_are_none),
+		IN_LOOP(http_listens_where_it_is_told),
+		IN_LOOP(http_addresses_that_are_none),
 		IN_LOOP(http_that_cannot_listen),
 		IN_LOOP(stops),
 	};
