@@ -210,8 +210,8 @@ static int
 on_set(void *arg, size_t flag, char *err, size_t size)
 {
 	struct run *r = arg;
-	char *path;
-	int rc;
+	char *list, *at, *path;
+	int rc = 0;
 
 	if (flag != FLAG(BOTH, flagfile) || !*value_of(r, flag))
 		return 0;
@@ -219,12 +219,13 @@ on_set(void *arg, size_t flag, char *err, size_t size)
 		snprintf(err, size, "a file of flags may not name another one");
 		return -EINVAL;
 	}
-	/* What is in the file may set the flag again. */
-	path = strdup(value_of(r, flag));
-	if (!path)
+	/* What is in a file may set the flag again. */
+	list = at = strdup(value_of(r, flag));
+	if (!list)
 		return out_of_memory(err, size);
-	rc = read_flagfile(r, path, err, size);
-	free(path);
+	while (rc == 0 && (path = strsep(&at, ",")))
+		rc = read_flagfile(r, path, err, size);
+	free(list);
 	return rc;
 }
 
@@ -378,6 +379,9 @@ translate_master(struct run *r, char *err, size_t size)
 	}
 	if (*addr)
 		add(r, "--listen=%s", addr);
+	if (convert(r, FLAG(MASTER, metrics_host), addr, err, size) < 0)
+		return -EINVAL;
+	add(r, "--http-listen=%s", addr);
 	return 0;
 }
 

@@ -20,8 +20,6 @@ static const struct {
 	[KV_MOONFLAG_METADATA] = { KV_LOG_WARN,
 				   "no metadata is served: nodes find each other by their "
 				   "masters" },
-	[KV_MOONFLAG_ADDRESS] = { KV_LOG_WARN,
-				  "HTTP is served where --rpc_address says" },
 	[KV_MOONFLAG_LEASE] = { KV_LOG_INFO,
 				"there are no leases: what is read is held while it is "
 				"read, what was found leaves after the rest for "

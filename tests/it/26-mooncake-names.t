@@ -173,10 +173,12 @@ ends test-client test-cli
 
 # A boolean takes no word of its own: gflags leaves it to the program.
 daemon word mooncake_master --enable-offload false --nologtostderr --v=1 \
-	--rpc_interface=lo --exist_grace=2s
+	--rpc_interface=lo --metrics_host=127.0.0.7 --exist_grace=2s
 like "$(cat word.log)" " warn .*--enable_offload is true: .* 'false' is ignored" \
 	'which says what it takes that for'
 like "$(cat word.log)" ' ready addr=127.0.0.1:50051 ' 'the address of lo'
+is "$(http http://127.0.0.7:9003/health)" 200 'HTTP where it is asked for'
+like "$(http http://127.0.0.1:9003/health)" 'cannot connect' 'and only there'
 ends word
 printf '%s\n' '# for all' --port=50060 --metrics_port=0 >flags
 daemon flagfile mooncake_master --port=1 --flagfile=flags

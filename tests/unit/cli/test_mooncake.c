@@ -85,7 +85,7 @@ translate(enum kv_conf_who who, const char *const *words)
 	translate(KV_CONF_CLIENT, (const char *const[]){ __VA_ARGS__, NULL })
 
 static const char master_plain[] =
-	"--http-port=9003 --client-ttl=10s --rpc-port=50051";
+	"--http-port=9003 --client-ttl=10s --rpc-port=50051 --http-listen=";
 static const char client_plain[] =
 	"--master=127.0.0.1:50051 --port=50052 "
 	"--global-segment-size=4294967296 --protocol=tcp "
@@ -142,7 +142,9 @@ test_ports_of_a_master(void **state)
 		assert_int_equal(MASTER(cases[i].a, cases[i].b), 0);
 		at = strstr(argv_text, "--rpc-port=");
 		assert_non_null(at);
-		assert_string_equal(at + 11, cases[i].port);
+		assert_int_equal(strcspn(at + 11, " "), strlen(cases[i].port));
+		assert_memory_equal(at + 11, cases[i].port,
+				    strlen(cases[i].port));
 		assert_string_equal(notes, "");
 	}
 }
@@ -166,9 +168,9 @@ test_addresses_of_a_master(void **state)
 				 "this name has an IPv4 address");
 	assert_int_equal(MASTER("--rpc_address=a b"), 64);
 	assert_memory_equal(err, "--rpc_address=a b: ", 19);
-	assert_int_equal(MASTER("--metrics_host=::"), 0);
-	assert_string_equal(notes, "--metrics_host: HTTP is served where "
-				   "--rpc_address says");
+	assert_int_equal(MASTER("--metrics_host=127.0.0.1"), 0);
+	assert_non_null(strstr(argv_text, " --http-listen=127.0.0.1"));
+	assert_int_equal(MASTER("--metrics_host=a:b:c"), 64);
 }
 
 static void
@@ -215,9 +217,10 @@ test_options_of_our_own(void **state)
 				"--hugepages=true --pool-file=/dev/shm/p "
 				"--http-port=0");
 	assert_int_equal(MASTER("--exist_grace=2s", "-v=1"), 0);
-	assert_string_equal(argv_text,
-			    "--http-port=9003 --client-ttl=10s "
-			    "--exist-grace=2s --verbose --rpc-port=50051");
+	assert_string_equal(
+		argv_text,
+		"--http-port=9003 --client-ttl=10s "
+		"--exist-grace=2s --verbose --rpc-port=50051 --http-listen=");
 	assert_int_equal(MASTER("--socket=x"), 64);
 }
 
@@ -369,9 +372,15 @@ test_flagfile(void **state)
 	write_file("flags", "# as typed\n--port=5\n--metrics_port=6\n");
 	assert_int_equal(
 		MASTER("--port=4", "--flagfile=flags", "--metrics_port=7"), 0);
-	assert_string_equal(argv_text,
-			    "--http-port=7 --client-ttl=10s --rpc-port=5");
+	assert_string_equal(
+		argv_text,
+		"--http-port=7 --client-ttl=10s --rpc-port=5 --http-listen=");
 	assert_int_equal(MASTER("--flagfile="), 0);
+	write_file("more", "--port=8\n");
+	assert_int_equal(MASTER("--flagfile=flags,more"), 0);
+	assert_string_equal(argv_text, "--http-port=6 --client-ttl=10s "
+				       "--rpc-port=8 --http-listen=");
+	assert_int_equal(MASTER("--flagfile=more,nothing"), 78);
 	assert_int_equal(MASTER("--flagfile", "nothing"), 78);
 	assert_string_equal(err, "nothing: No such file or directory");
 	write_file("flags", "--port=5\n--prot=6\n");
@@ -398,8 +407,9 @@ test_config_path(void **state)
 			     "client_live_ttl_sec: 20\nenable_offload: on\n"
 			     "rpc_adress: 1.2.3.4\nhelp: true\nv: 2\n");
 	assert_int_equal(MASTER("--config_path=m.yaml", "--metrics_port=7"), 0);
-	assert_string_equal(argv_text,
-			    "--http-port=7 --client-ttl=20s --rpc-port=5");
+	assert_string_equal(
+		argv_text,
+		"--http-port=7 --client-ttl=20s --rpc-port=5 --http-listen=");
 	assert_string_equal(
 		notes, "m.yaml: unknown name 'rpc_adress' is ignored\n"
 		       "m.yaml: unknown name 'help' is ignored\n"
@@ -410,11 +420,11 @@ test_config_path(void **state)
 	assert_int_equal(MASTER("--port=9", "--config_path=m.yaml",
 				"--noenable_offload"),
 			 0);
-	assert_non_null(strstr(argv_text, "--rpc-port=9"));
+	assert_non_null(strstr(argv_text, "--rpc-port=9 --http-listen="));
 	assert_null(strstr(notes, "SSD"));
 	write_file("m.json", "{\"rpc_port\": 5, \"enable_offload\": false}");
 	assert_int_equal(MASTER("--config_path=m.json"), 0);
-	assert_non_null(strstr(argv_text, "--rpc-port=5"));
+	assert_non_null(strstr(argv_text, "--rpc-port=5 --http-listen="));
 	assert_string_equal(notes, "");
 	assert_int_equal(MASTER("--config_path="), 0);
 }
@@ -522,7 +532,7 @@ test_sglang(void **state)
 	assert_int_equal(MASTER("--port", "21000", "--metrics_port", "21001"),
 			 0);
 	assert_string_equal(argv_text, "--http-port=21001 --client-ttl=10s "
-				       "--rpc-port=21000");
+				       "--rpc-port=21000 --http-listen=");
 	assert_int_equal(MASTER("--eviction_high_watermark_ratio=0.95"), 0);
 	assert_int_equal(
 		CLIENT("--host=127.0.0.1", "--port=21002",
@@ -554,7 +564,7 @@ test_others(void **state)
 				"--http_metadata_server_port=8080"),
 			 0);
 	assert_string_equal(argv_text, "--http-port=9004 --client-ttl=10s "
-				       "--rpc-port=50052");
+				       "--rpc-port=50052 --http-listen=");
 	assert_int_equal(MASTER("--port=61351", "--max_threads=2",
 				"--metrics_port=19003"),
 			 0);
@@ -574,7 +584,7 @@ test_others(void **state)
 				"--minloglevel=1"),
 			 0);
 	assert_string_equal(argv_text, "--http-port=9003 --client-ttl=30s "
-				       "--rpc-port=50051");
+				       "--rpc-port=50051 --http-listen=");
 	assert_int_equal(CLIENT("--master_server_address=127.0.0.1:61351",
 				"--port=61352"),
 			 0);
