@@ -53,8 +53,6 @@ key_beats(const struct kv_putkey *k, uint32_t version)
 	return (k->put->flags & KV_PUT_UPSERT) && k->put->version > version;
 }
 
-static void key_rest(struct kv_putkey *k, int status);
-
 /* Another put of the key may go on: with what became of this one. */
 static void
 key_end_writing(struct kv_putkey *k, int status)
@@ -75,9 +73,9 @@ key_end_writing(struct kv_putkey *k, int status)
 		t->state = KV_PUTKEY_NEW;
 		put->busy++;
 		if (!put->peer)
-			key_rest(t, KV_ECANCELED);
+			kv_putkey_rest(t, KV_ECANCELED);
 		else if (status == KV_EEXISTS && !key_beats(t, k->put->version))
-			key_rest(t, KV_EEXISTS);
+			kv_putkey_rest(t, KV_EEXISTS);
 		else
 			kv_putkey_admit(t);
 		kv_nodeput_let_go(put);
@@ -106,8 +104,8 @@ key_drop_value(struct kv_putkey *k)
 }
 
 /* Its way ends here. k, and its put, may be freed. */
-static void
-key_rest(struct kv_putkey *k, int status)
+void
+kv_putkey_rest(struct kv_putkey *k, int status)
 {
 	key_leave(k);
 	k->state = KV_PUTKEY_DONE;
@@ -139,7 +137,7 @@ kv_putkey_give_up(struct kv_putkey *k, int status)
 	case KV_PUTKEY_NEW:
 	case KV_PUTKEY_TWIN:
 	case KV_PUTKEY_PAGES:
-		key_rest(k, status);
+		kv_putkey_rest(k, status);
 		return;
 	case KV_PUTKEY_FILLING:
 		key_settle(k, status);
@@ -162,7 +160,7 @@ kv_putkey_proc_gone(struct kv_proc *p)
 
 	while ((k = KV_LIST_FIRST(&p->grants, struct kv_putkey, link))) {
 		key_drop_space(k);
-		key_rest(k, KV_ECANCELED);
+		kv_putkey_rest(k, KV_ECANCELED);
 	}
 }
 
@@ -177,34 +175,8 @@ kv_putkey_forget(struct kv_proc *p, uint64_t token)
 			kv_putkey_filled(k, true);
 }
 
-/* ---- the verdict ---- */
-
-/* All live masters have answered. */
-static void
-key_decide(struct kv_putkey *k)
-{
-	struct kv_node *node = k->put->node;
-	enum kv_verdict verdict = 0;
-	unsigned i;
-
-	for (i = 0; i < node->n_sessions && !verdict; i++)
-		if (kv_session_is_live(node, i))
-			verdict = k->verdict[i];
-	if (verdict == KV_VERDICT_GOES) {
-		kv_stats_add(&node->stats, KV_STAT_LOSERS, 1);
-		kv_nodeadmin_drop(node, k->object);
-		key_rest(k, KV_EEXISTS);
-		return;
-	}
-	if (!verdict)
-		kv_stats_add(&node->stats, KV_STAT_PUTS_UNPUBLISHED, 1);
-	kv_index_show(node->index, k->object, kv_loop_now(node->loop));
-	kv_nodekept_shown(node);
-	key_rest(k, KV_OK);
-}
-
-static struct kv_putkey *
-writer_find(struct kv_node *node, struct kv_hash hash)
+struct kv_putkey *
+kv_putkey_writer(struct kv_node *node, struct kv_hash hash)
 {
 	struct kv_htab_node *n = kv_htab_first(&node->writing, hash.lo);
 	struct kv_putkey *k;
@@ -215,86 +187,6 @@ writer_find(struct kv_node *node, struct kv_hash hash)
 			return k;
 	}
 	return NULL;
-}
-
-/* What a master says of a copy that is shown. */
-static void
-shown_verdict(struct kv_node *node, unsigned session, struct kv_hash hash,
-	      const struct kv_put_id *id)
-{
-	struct kv_object *o = kv_index_find_hash(node->index, hash);
-	unsigned i;
-
-	for (i = 0; i < session; i++)
-		if (kv_session_is_live(node, i))
-			return; /* an earlier one decides */
-	if (!o || (o->flags & KV_OBJ_HIDDEN) ||
-	    o->id_random != kv_get64(id->random) ||
-	    o->id_version != kv_get32(id->version))
-		return;
-	kv_stats_add(&node->stats, KV_STAT_LOSERS, 1);
-	kv_nodeadmin_drop(node, o);
-}
-
-void
-kv_putkey_verdict(struct kv_node *node, unsigned session,
-		  const struct kv_id *hash_id, const struct kv_put_id *id,
-		  enum kv_verdict verdict)
-{
-	struct kv_hash hash = kv_key_hash_parse(*hash_id);
-	struct kv_putkey *k = writer_find(node, hash);
-
-	if (verdict == KV_VERDICT_OPEN)
-		return;
-	if (k && k->state == KV_PUTKEY_HIDDEN && (k->waits & 1u << session) &&
-	    k->put->random == kv_get64(id->random) &&
-	    k->put->version == kv_get32(id->version)) {
-		k->verdict[session] = (uint8_t)verdict;
-		k->waits &= (uint8_t) ~(1u << session);
-		if (!k->waits)
-			key_decide(k);
-	} else if (verdict == KV_VERDICT_GOES) {
-		shown_verdict(node, session, hash, id);
-	}
-}
-
-void
-kv_putkey_session_live(struct kv_node *node, unsigned session)
-{
-	struct kv_putkey *k;
-
-	KV_LIST_FOREACH(k, &node->hidden, link) {
-		k->waits |= (uint8_t)(1u << session);
-		kv_session_publish_to(node, session, k->object);
-	}
-}
-
-void
-kv_putkey_session_lost(struct kv_node *node, unsigned session)
-{
-	struct kv_putkey *k, *next;
-
-	KV_LIST_FOREACH_SAFE(k, next, &node->hidden, link) {
-		k->verdict[session] = 0;
-		k->waits &= (uint8_t) ~(1u << session);
-		if (!k->waits)
-			key_decide(k);
-	}
-}
-
-bool
-kv_putkey_owes(struct kv_node *node, unsigned session, uint64_t before_ns)
-{
-	struct kv_putkey *k;
-
-	/* The oldest ones come first. */
-	KV_LIST_FOREACH(k, &node->hidden, link) {
-		if (k->object->used_ns >= before_ns)
-			return false;
-		if (k->waits & 1u << session)
-			return true;
-	}
-	return false;
 }
 
 /* ---- the way of a key ---- */
@@ -332,7 +224,7 @@ key_commit(struct kv_putkey *k)
 	k->object = kv_index_insert(node->index, &n, kv_loop_now(node->loop));
 	if (!k->object) {
 		key_drop_space(k);
-		key_rest(k, KV_ENOMEM);
+		kv_putkey_rest(k, KV_ENOMEM);
 		return;
 	}
 	if (k->n_ext > 1)
@@ -343,7 +235,7 @@ key_commit(struct kv_putkey *k)
 	kv_list_add_tail(&node->hidden, &k->link);
 	k->waits = (uint8_t)kv_session_publish(node, k->object);
 	if (!k->waits)
-		key_decide(k);
+		kv_putkey_decide(k);
 }
 
 void
@@ -354,7 +246,7 @@ kv_putkey_filled(struct kv_putkey *k, bool gave_up)
 		return;
 	}
 	key_drop_space(k);
-	key_rest(k, KV_ECANCELED);
+	kv_putkey_rest(k, KV_ECANCELED);
 }
 
 struct kv_putkey *
@@ -378,7 +270,7 @@ key_moved(struct kv_move *m)
 		return;
 	}
 	key_drop_space(k);
-	key_rest(k, kv_status_from_errno(m->status));
+	kv_putkey_rest(k, kv_status_from_errno(m->status));
 }
 
 static int
@@ -417,7 +309,7 @@ key_grant(struct kv_putkey *k)
 	}
 	if (rc < 0) {
 		key_drop_space(k);
-		key_rest(k, kv_status_from_errno(rc));
+		kv_putkey_rest(k, kv_status_from_errno(rc));
 		return;
 	}
 	kv_list_add_tail(&put->fresh, &k->fresh);
@@ -464,11 +356,11 @@ key_no_space(struct kv_putkey *k, int rc)
 	struct kv_node *node = k->put->node;
 
 	if (rc == -ENOMEM) {
-		key_rest(k, KV_ENOMEM);
+		kv_putkey_rest(k, KV_ENOMEM);
 	} else if (node->ready_bytes >= node->pool_bytes) {
-		key_rest(k, rc == -EAGAIN ? KV_ENOROOM : KV_ENOSPACE);
+		kv_putkey_rest(k, rc == -EAGAIN ? KV_ENOROOM : KV_ENOSPACE);
 	} else if (!key_keep_value(k)) {
-		key_rest(k, KV_EBUSY);
+		kv_putkey_rest(k, KV_EBUSY);
 	} else {
 		k->state = KV_PUTKEY_PAGES;
 		kv_list_add_tail(&node->pages, &k->link);
@@ -488,9 +380,9 @@ key_record(struct kv_putkey *k, bool may_evict)
 		return true;
 	key_drop_space(k);
 	if (rc == -ENOSPC)
-		key_rest(k, may_evict ? KV_ENOSPACE : KV_ENOROOM);
+		kv_putkey_rest(k, may_evict ? KV_ENOSPACE : KV_ENOROOM);
 	else
-		key_rest(k, KV_ENOMEM);
+		kv_putkey_rest(k, KV_ENOMEM);
 	return false;
 }
 
@@ -519,7 +411,7 @@ kv_putkey_place(struct kv_putkey *k)
 			kv_index_unreserve(node->index, node->scratch,
 					   (unsigned)n);
 			k->n_ext = 0;
-			key_rest(k, KV_ENOMEM);
+			kv_putkey_rest(k, KV_ENOMEM);
 			return;
 		}
 		memcpy(k->ext.many, node->scratch, bytes);
@@ -552,11 +444,11 @@ kv_putkey_admit(struct kv_putkey *k)
 {
 	struct kv_nodeput *put = k->put;
 	struct kv_node *node = put->node;
-	struct kv_putkey *writer = writer_find(node, k->hash);
+	struct kv_putkey *writer = kv_putkey_writer(node, k->hash);
 	struct kv_object *o;
 
 	if (writer && !key_keep_value(k)) {
-		key_rest(k, KV_EBUSY);
+		kv_putkey_rest(k, KV_EBUSY);
 		return;
 	}
 	if (writer) {
@@ -567,11 +459,11 @@ kv_putkey_admit(struct kv_putkey *k)
 	o = kv_index_find(node->index, k->hash, put->tenant, k->key,
 			  k->key_len);
 	if (o && !key_beats(k, o->id_version)) {
-		key_rest(k, key_exists(k, o));
+		kv_putkey_rest(k, key_exists(k, o));
 		return;
 	}
 	if (kv_htab_add(&node->writing, &k->writing, k->hash.lo) < 0) {
-		key_rest(k, KV_ENOMEM);
+		kv_putkey_rest(k, KV_ENOMEM);
 		return;
 	}
 	k->is_writer = true;

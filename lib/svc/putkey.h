@@ -123,6 +123,19 @@ kv_putkey_extents(const struct kv_putkey *k)
 	return k->n_ext > 1 ? k->ext.many : &k->ext.one;
 }
 
+/* The process has ended, its grants come back. */
+void kv_putkey_proc_gone(struct kv_proc *p);
+/* The process has closed that connection: its grants come back. */
+void kv_putkey_forget(struct kv_proc *p, uint64_t token);
+
+/* For the two files of it: it has this status; who writes the key, or NULL. */
+void kv_putkey_rest(struct kv_putkey *k, int status);
+struct kv_putkey *kv_putkey_writer(struct kv_node *node, struct kv_hash hash);
+
+/* ---- putkey_verdict.c ---- */
+
+/* All live masters have answered. k, and its put unless held, may be freed. */
+void kv_putkey_decide(struct kv_putkey *k);
 /*
  * A master's verdict on something published. What is not (any more) awaited
  * is taken as word on a copy that is shown.
@@ -135,9 +148,5 @@ void kv_putkey_session_live(struct kv_node *node, unsigned session);
 void kv_putkey_session_lost(struct kv_node *node, unsigned session);
 /* Has it owed a verdict since before that time? */
 bool kv_putkey_owes(struct kv_node *node, unsigned session, uint64_t before_ns);
-/* The process has ended, its grants come back. */
-void kv_putkey_proc_gone(struct kv_proc *p);
-/* The process has closed that connection: its grants come back. */
-void kv_putkey_forget(struct kv_proc *p, uint64_t token);
 
 #endif
