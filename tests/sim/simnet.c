@@ -13,7 +13,6 @@
 enum {
 	PIPE_BYTES = 256 << 10,
 	PORT_FIRST = 20000,
-	IDLE_TURNS_MAX = 1000000,
 };
 
 #define AGAIN_NS KV_NS_PER_S /* a lost attempt is repeated after it */
@@ -32,6 +31,8 @@ struct kv_listener {
 	struct place at;
 	kv_net_accept_fn *fn;
 	void *arg;
+	struct kv_list queue; /* ends to be accepted */
+	struct kv_defer accept;
 };
 
 struct kv_dial {
@@ -44,6 +45,7 @@ struct kv_dial {
 	struct simpipe_end *end; /* a connection */
 	uint64_t deadline_ns;
 	struct kv_timer timer;
+	struct kv_defer told; /* on the process's own loop */
 	kv_net_connect_fn *fn;
 	void *arg;
 };
@@ -61,8 +63,8 @@ host_find(struct simnet *sn, const char *name)
 	return NULL;
 }
 
-static struct simnet_host *
-host_make(struct simnet *sn, const char *name)
+struct simnet_host *
+simnet_host_make(struct simnet *sn, const char *name)
 {
 	struct simnet_host *h = host_find(sn, name);
 
@@ -212,6 +214,25 @@ listener_find(struct simnet *sn, const struct place *at)
 	return NULL;
 }
 
+static void do_peer(struct kv_net *net, struct kv_stream *s,
+		    struct kv_peer *out);
+
+/* One at a time: fn may end the listener. */
+static void
+run_accept(struct kv_defer *d)
+{
+	struct kv_listener *l = KV_CONTAINER_OF(d, struct kv_listener, accept);
+	struct simpipe_end *e =
+		KV_LIST_FIRST(&l->queue, struct simpipe_end, queue);
+	struct kv_peer peer;
+
+	kv_list_del(&e->queue);
+	if (!kv_list_is_empty(&l->queue))
+		kv_loop_defer(l->proc->loop, d);
+	do_peer(NULL, &e->s, &peer);
+	l->fn(l->arg, &e->s, &peer);
+}
+
 static struct kv_listener *
 do_listen(struct kv_net *net, struct kv_loop *loop, const char *addr,
 	  kv_net_accept_fn *fn, void *arg, char *bound, int *err)
@@ -220,7 +241,7 @@ do_listen(struct kv_net *net, struct kv_loop *loop, const char *addr,
 	struct kv_listener *l;
 	struct place at;
 
-	assert(loop == proc->sn->loop && !proc->dead);
+	assert(loop == proc->loop && !proc->dead);
 	*err = parse(proc, addr, &at);
 	if (*err < 0)
 		return NULL;
@@ -243,6 +264,8 @@ do_listen(struct kv_net *net, struct kv_loop *loop, const char *addr,
 	l->at = at;
 	l->fn = fn;
 	l->arg = arg;
+	l->accept.fn = run_accept;
+	kv_list_init(&l->queue);
 	kv_list_add_tail(&proc->sn->listeners, &l->link);
 	return l;
 }
@@ -250,7 +273,14 @@ do_listen(struct kv_net *net, struct kv_loop *loop, const char *addr,
 static void
 do_unlisten(struct kv_net *net, struct kv_listener *l)
 {
+	struct simpipe_end *e;
+
 	(void)net;
+	while ((e = KV_LIST_FIRST(&l->queue, struct simpipe_end, queue))) {
+		kv_list_del(&e->queue);
+		e->s.ops->close(&e->s);
+	}
+	kv_loop_defer_del(&l->accept);
 	kv_list_del(&l->link);
 	free(l);
 }
@@ -281,8 +311,9 @@ arm_dial(struct kv_dial *d, uint64_t at_ns)
 }
 
 static void
-finish(struct kv_dial *d, int status)
+tell(struct kv_dial *d)
 {
+	int status = d->status;
 	struct kv_stream *s = d->end ? &d->end->s : NULL;
 	kv_net_connect_fn *fn = d->fn;
 	void *arg = d->arg;
@@ -294,6 +325,22 @@ finish(struct kv_dial *d, int status)
 	kv_list_del(&d->link);
 	free(d);
 	fn(arg, s, status);
+}
+
+static void
+run_told(struct kv_defer *defer)
+{
+	tell(KV_CONTAINER_OF(defer, struct kv_dial, told));
+}
+
+static void
+finish(struct kv_dial *d, int status)
+{
+	d->status = status;
+	if (d->proc->loop == d->proc->sn->loop)
+		tell(d);
+	else
+		kv_loop_defer(d->proc->loop, &d->told);
 }
 
 /* Both ends of a new connection, with what each is told of the other. */
@@ -324,7 +371,6 @@ knock(struct kv_dial *d, struct simnet_path *back)
 {
 	struct kv_listener *l = listener_find(d->proc->sn, &d->to);
 	struct simpipe_link *link;
-	struct kv_peer peer;
 
 	d->is_answered = true;
 	arm_dial(d, simpipe_arrival(d->proc->sn, back, 0));
@@ -334,8 +380,11 @@ knock(struct kv_dial *d, struct simnet_path *back)
 	}
 	link = join(d, l->proc);
 	d->end = &link->ends[0];
-	do_peer(NULL, &link->ends[1].s, &peer);
-	l->fn(l->arg, &link->ends[1].s, &peer);
+	kv_list_add_tail(&l->queue, &link->ends[1].queue);
+	if (l->proc->loop == d->proc->sn->loop)
+		run_accept(&l->accept);
+	else
+		kv_loop_defer(l->proc->loop, &l->accept);
 }
 
 static void
@@ -373,13 +422,14 @@ do_connect(struct kv_net *net, struct kv_loop *loop, const char *addr,
 	struct kv_dial *d = simpipe_alloc(sizeof(*d));
 	uint64_t at = kv_loop_now(sn->loop);
 
-	assert(loop == sn->loop);
+	assert(loop == proc->loop);
 	d->proc = proc;
 	d->port = proc->host->next_port++;
 	d->deadline_ns = deadline_ns;
 	d->fn = fn;
 	d->arg = arg;
 	d->timer.fn = step_dial;
+	d->told.fn = run_told;
 	kv_list_add_tail(&sn->dials, &d->link);
 	d->status = parse(proc, addr, &d->to);
 	if (d->status == 0 && !d->to.host)
@@ -399,11 +449,30 @@ do_cancel(struct kv_net *net, struct kv_dial *d)
 	if (d->end)
 		d->end->s.ops->close(&d->end->s);
 	kv_loop_timer_del(&d->timer);
+	kv_loop_defer_del(&d->told);
 	kv_list_del(&d->link);
 	free(d);
 }
 
-/* ---- processes, and the whole ---- */
+/* ---- the whole ---- */
+
+const struct kv_net simnet_calls = {
+	.listen = do_listen,
+	.unlisten = do_unlisten,
+	.connect = do_connect,
+	.cancel = do_cancel,
+	.peer = do_peer,
+};
+
+void
+simnet_dials_end(struct simnet_proc *p)
+{
+	struct kv_dial *d;
+
+	KV_LIST_FOREACH(d, &p->sn->dials, link)
+		if (d->proc == p)
+			kv_loop_timer_del(&d->timer);
+}
 
 struct simnet *
 simnet_new(struct kv_loop *loop, struct kv_clock *clock,
@@ -421,6 +490,7 @@ simnet_new(struct kv_loop *loop, struct kv_clock *clock,
 	kv_list_init(&sn->hosts);
 	kv_list_init(&sn->paths);
 	kv_list_init(&sn->procs);
+	kv_list_init(&sn->runners);
 	kv_list_init(&sn->links);
 	kv_list_init(&sn->listeners);
 	kv_list_init(&sn->dials);
@@ -442,73 +512,10 @@ simnet_free(struct simnet *sn)
 	assert(sn->streams == 0 && kv_list_is_empty(&sn->links));
 	assert(kv_list_is_empty(&sn->listeners));
 	assert(kv_list_is_empty(&sn->dials));
-	FREE_ALL(&sn->procs, struct simnet_proc);
+	simnet_procs_free(sn);
 	FREE_ALL(&sn->paths, struct simnet_path);
 	FREE_ALL(&sn->hosts, struct simnet_host);
 	free(sn);
-}
-
-void
-simnet_run(struct simnet *sn, uint64_t until_ns)
-{
-	unsigned idle = 0;
-
-	for (;;) {
-		uint64_t next = kv_loop_next(sn->loop);
-
-		if (next > until_ns)
-			break;
-		/* Somebody always finds something to do, and does nothing. */
-		assert(idle < IDLE_TURNS_MAX);
-		idle++;
-		if (next > sn->clock->ns) {
-			sn->clock->ns = next;
-			idle = 0;
-		}
-		kv_loop_turn(sn->loop, 0);
-	}
-	sn->clock->ns = kv_max_u64(sn->clock->ns, until_ns);
-}
-
-struct kv_net *
-simnet_process(struct simnet *sn, const char *host, pid_t pid)
-{
-	struct simnet_proc *p;
-
-	KV_LIST_FOREACH(p, &sn->procs, link)
-		assert(p->pid != pid);
-	p = simpipe_alloc(sizeof(*p));
-	p->net = (struct kv_net){
-		.listen = do_listen,
-		.unlisten = do_unlisten,
-		.connect = do_connect,
-		.cancel = do_cancel,
-		.peer = do_peer,
-	};
-	p->sn = sn;
-	p->host = host_make(sn, host);
-	p->pid = pid;
-	kv_list_add_tail(&sn->procs, &p->link);
-	return &p->net;
-}
-
-void
-simnet_process_exit(struct simnet *sn, pid_t pid)
-{
-	struct simnet_proc *p;
-	struct simpipe_link *l;
-	struct kv_dial *d;
-
-	KV_LIST_FOREACH(p, &sn->procs, link)
-		if (p->pid == pid)
-			p->dead = true;
-	KV_LIST_FOREACH(l, &sn->links, link)
-		for (int i = 0; i < 2; i++)
-			if (l->ends[i].proc->pid == pid)
-				simpipe_shut(&l->ends[i]);
-	KV_LIST_FOREACH(d, &sn->dials, link)
-		if (d->proc->pid == pid)
-			kv_loop_timer_del(&d->timer);
 }
 
 size_t

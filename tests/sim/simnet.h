@@ -59,6 +59,14 @@ struct kv_net *simnet_process(struct simnet *sn, const char *host, pid_t pid);
  * in the real world is for the caller to tell. */
 void simnet_process_exit(struct simnet *sn, pid_t pid);
 
+/* A loop of its own for a new process, on the same clock: what lives there can
+ * be stopped. Everything of the process is to be on it. It goes with the
+ * process, once nothing is armed on it. */
+struct kv_loop *simnet_process_loop(struct simnet *sn, pid_t pid);
+/* SIGSTOP, SIGCONT: it does not run; connections to it are made by the kernel,
+ * what it is sent waits. */
+void simnet_process_stop(struct simnet *sn, pid_t pid, bool stop);
+
 /* The way from one host to another; NULL: all other hosts known so far. */
 void simnet_cut(struct simnet *sn, const char *from, const char *to);
 void simnet_heal(struct simnet *sn, const char *from, const char *to);

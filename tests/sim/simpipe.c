@@ -88,7 +88,7 @@ static void
 notify(struct simpipe_end *e)
 {
 	if (state(e))
-		kv_loop_defer(e->link->sn->loop, &e->defer);
+		kv_loop_defer(e->proc->loop, &e->defer);
 }
 
 static void
@@ -408,6 +408,7 @@ end_init(struct simpipe_link *l, int i, struct simnet_proc *proc,
 	e->link = l;
 	e->proc = proc;
 	e->defer.fn = run_ready;
+	kv_list_init(&e->queue);
 	e->in.path = path;
 	e->in.timer.fn = run_timer;
 	e->in.ring = simpipe_alloc(l->sn->opts.pipe_bytes);

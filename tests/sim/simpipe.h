@@ -1,8 +1,8 @@
 #ifndef KV_SIM_SIMPIPE_H
 #define KV_SIM_SIMPIPE_H
 
-/* Connections of the simulated network: simnet.c makes them, they move bytes.
- * For these two files only. */
+/* Connections of the simulated network: simnet.c makes them, they move bytes;
+ * simproc.c has the processes. For these three files only. */
 
 #include "simnet.h"
 
@@ -21,6 +21,7 @@ struct simnet {
 	struct simnet_opts opts;
 	struct kv_rng rng;
 	struct kv_list hosts, paths, procs, links, listeners, dials;
+	struct kv_list runners; /* processes with loops of their own */
 	size_t streams;
 };
 
@@ -42,10 +43,13 @@ struct simnet_path {
 struct simnet_proc {
 	struct kv_net net; /* first: what simnet_process() gives out */
 	struct kv_list link;
+	struct kv_list runner;
 	struct simnet *sn;
 	struct simnet_host *host;
 	pid_t pid;
+	struct kv_loop *loop; /* the simnet's, or its own */
 	bool dead;
+	bool stopped;
 };
 
 /* One direction of a connection, at the end that reads. */
@@ -71,6 +75,7 @@ struct simpipe_end {
 	bool freed; /* by its owner */
 	uint32_t want;
 	struct kv_defer defer;
+	struct kv_list queue; /* of the listener, until it is accepted */
 	char peer_addr[64];
 };
 
@@ -81,6 +86,12 @@ struct simpipe_link {
 	bool is_unix;
 	int holds; /* callbacks under way */
 };
+
+extern const struct kv_net simnet_calls;
+struct simnet_host *simnet_host_make(struct simnet *sn, const char *name);
+/* Those of a dead process come to nothing. */
+void simnet_dials_end(struct simnet_proc *p);
+void simnet_procs_free(struct simnet *sn);
 
 /* When what is sent now will be there. */
 uint64_t simpipe_arrival(struct simnet *sn, struct simnet_path *path,
