@@ -36,6 +36,13 @@
 #define KV_REPLICAS_MAX 8    /* copies of one object */
 #define KV_MASTERS_MAX  4    /* that a node or a client knows */
 
+/* Several masters. One that has not heard of a node for so long does not answer
+ * for it any more; and so long after a master's last word the node does without
+ * it. (man/kvpool.7 says why.) */
+#define KV_MASTER_WORD_MS 900
+#define KV_NODE_HOLD_MS   1000
+#define KV_NODE_BEAT_MS   250 /* heartbeats, with several masters */
+
 /* A master. */
 #define KV_MASTER_CONNS_MAX  10000 /* connections */
 #define KV_MASTER_RELAYS_MAX 1024  /* questions to nodes under way */
@@ -89,6 +96,10 @@ _Static_assert(KV_NODE_JOBS_MAX >= 2 * KV_MASTER_RELAYS_MAX,
 	       "what two masters pass on finds room");
 _Static_assert((KV_GRANULE_BYTES & (KV_GRANULE_BYTES - 1)) == 0,
 	       "granule is a power of two");
+_Static_assert(KV_MASTER_WORD_MS < KV_NODE_HOLD_MS,
+	       "no node does without a master that answers for it");
+_Static_assert(2 * KV_NODE_BEAT_MS < KV_MASTER_WORD_MS,
+	       "a heartbeat has time to come");
 _Static_assert(KV_REPLICAS_MAX <= KV_NODES_MAX,
 	       "replicas lie on different nodes");
 

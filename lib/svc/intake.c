@@ -70,7 +70,8 @@ job_run(struct kv_intake *j, size_t end)
 			kv_member_forget(mb, ent_hash(e), ent_id(e));
 			continue;
 		}
-		verdict = kv_verdict_add(mb, ent_hash(e), ent_id(e));
+		verdict = kv_verdict_add(mb, ent_hash(e), ent_id(e),
+					 e->flags & KV_PUBLISH_SHOWN);
 		if (verdict < 0)
 			return verdict;
 		j->verdicts[j->next] = (uint8_t)verdict;

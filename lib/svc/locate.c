@@ -94,10 +94,8 @@ reach_only(const struct reach *r, struct kv_master *m, struct kv_dir_view *v)
 static uint8_t
 answer_flags(struct kv_master *m, const struct reach *r)
 {
-	uint8_t flags = 0;
+	uint8_t flags = kv_peermasters_flags(m);
 
-	if (kv_member_is_incomplete(m))
-		flags |= KV_LOOKUP_INCOMPLETE;
 	if (r->some_not || m->n_hidden > 0)
 		flags |= KV_LOOKUP_HIDES;
 	return flags;
@@ -384,9 +382,11 @@ kv_locate_nodes(struct kv_masterpeer *p, const struct kv_msg *msg)
 	struct kv_bytes *to = &m->scratch;
 	struct kv_nodes_r *r;
 	unsigned count;
+	uint8_t flags;
 	void *tail;
 
 	kv_bytes_reset(to);
+	flags = kv_peermasters_flags(m);
 	if (kv_member_records(m, p, to, &count) < 0) {
 		kv_answer_error(p->conn, msg->id, KV_ENOMEM, NULL);
 		return 0;
@@ -395,8 +395,12 @@ kv_locate_nodes(struct kv_masterpeer *p, const struct kv_msg *msg)
 			       &tail);
 	if (!r)
 		return 0;
+	r->flags = flags;
 	r->count = kv_le32(count);
 	r->master_keys = kv_le64(kv_dir_keys(m->dir));
+	r->lacking = kv_le32(kv_peermasters_lacking(m));
+	r->age_ms = kv_le32((uint32_t)kv_min_u64(
+		(kv_master_now(m) - m->started) / KV_NS_PER_MS, UINT32_MAX));
 	if (to->len > 0)
 		memcpy(tail, to->data, to->len);
 	kv_conn_end(p->conn);

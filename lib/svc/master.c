@@ -47,6 +47,7 @@ ticked(struct kv_timer *t)
 
 	(void)kv_master_now(m);
 	kv_member_tick(m);
+	(void)kv_peermasters_flags(m);
 	kv_locate_tick(m);
 	m->tick_due = kv_loop_now(m->loop) + KV_MASTER_TICK_NS;
 	/* It had its place in the heap until now. */
@@ -177,6 +178,7 @@ kv_master_free(struct kv_master *m)
 	kv_relay_fini(m);
 	kv_verdict_fini(m);
 	kv_locate_fini(m);
+	kv_peermasters_fini(m);
 	kv_dir_free(m->dir);
 	kv_bytes_fini(&m->scratch);
 	kv_loop_timer_del(&m->tick);

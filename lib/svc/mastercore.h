@@ -26,6 +26,37 @@ struct kv_relay;
 
 #define KV_MASTER_TICK_NS (100 * KV_NS_PER_MS)
 
+/* Of which nodes tell; more than there are: some may have ended. */
+#define KV_PEERMASTERS_MAX (2 * KV_MASTERS_MAX)
+
+/* Another master, as nodes tell of it. */
+struct kv_peermaster {
+	struct kv_id boot;
+	uint64_t told;       /* when there was news, by this master's loop */
+	uint64_t stamp;      /* and when by its own */
+	uint64_t digest;     /* of its nodes */
+	bool is_listed;      /* these are ids: */
+	struct kv_bytes ids; /* uint64_t, in order */
+	bool is_known;       /* and the news is not old */
+};
+
+/* What is known of other masters, and what follows from it. */
+struct kv_peermasters {
+	struct kv_peermaster of[KV_PEERMASTERS_MAX];
+	unsigned n;
+	unsigned told_of; /* masters that nodes were given, this one too */
+
+	/* Derived, up to `until` or the next change: */
+	uint64_t until;
+	struct kv_bytes mine;    /* nodes heard of lately: uint64_t, in order */
+	struct kv_bytes theirs;  /* those of all others together */
+	struct kv_bytes lacking; /* theirs and not mine */
+	uint64_t digest;         /* of mine */
+	unsigned known;  /* others of which it is known what they have */
+	unsigned parted; /* members that others speak for */
+	uint8_t flags;   /* KV_LOOKUP_LACKS, KV_LOOKUP_UNSURE */
+};
+
 enum kv_master_phase {
 	KV_MASTER_RUNNING,
 	KV_MASTER_DRAINING,
@@ -82,6 +113,9 @@ struct kv_master {
 	/* verdict.c */
 	struct kv_htab opens; /* by key hash */
 	struct kv_defer flush;
+
+	/* peermasters.c */
+	struct kv_peermasters others;
 
 	/* locate.c */
 	struct kv_locate_seen *seen;
@@ -198,17 +232,24 @@ struct kv_member {
 	uint8_t addr_len;
 	uint8_t name_len;
 	bool is_loopback;   /* its address means another host elsewhere */
+	uint8_t masters;    /* that it was given */
 	uint64_t heard;     /* heartbeat; kv_master_now() */
 	uint64_t progress;  /* of its sync */
 	uint64_t withdrawn; /* keys, in all */
 	struct kv_heartbeat room;
 	struct kv_log_limit loopback_log;
 
+	/* peermasters.c */
+	uint64_t fresh_until; /* its last word counts; the loop's time */
+	uint64_t listed;      /* digest of the nodes that it was told, */
+	bool was_listed;      /* if it was */
+	bool is_parted;       /* not fresh, but another master speaks for it */
+
 	/* suspect.c */
-	struct kv_bytes reports; /* by hosts that cannot reach it */
-	struct kv_probe probe;
 	bool is_hidden;
 	bool probe_wanted;
+	struct kv_bytes reports; /* by hosts that cannot reach it */
+	struct kv_probe probe;
 	uint64_t probe_last;    /* when it began */
 	uint64_t probe_at;      /* the next one not before */
 	uint64_t probe_gap;     /* while it is suspect */
@@ -264,8 +305,10 @@ kv_member_now(struct kv_member *mb)
 struct kv_member *kv_member_find(struct kv_master *m, struct kv_id boot);
 /* The first one after `boot` in the order of boot ids, or NULL. */
 struct kv_member *kv_member_after(struct kv_master *m, struct kv_id boot);
-/* Is a miss no proof? */
+/* Does this master not know yet all that nodes hold? */
 bool kv_member_is_incomplete(struct kv_master *m);
+/* Shows, or hides, what its sessions published. */
+void kv_member_show(struct kv_member *mb);
 /* The node does not hold this (any more), whichever session published it. */
 bool kv_member_forget(struct kv_member *mb, struct kv_hash h,
 		      struct kv_dir_id id);
@@ -302,8 +345,10 @@ void kv_intake_work(struct kv_defer *d);
 
 /* ---- verdict.c: two values of one key ---- */
 
-/* The node has the key with this id: an enum kv_verdict, or -ENOMEM. */
-int kv_verdict_add(struct kv_member *mb, struct kv_hash h, struct kv_dir_id id);
+/* The node has the key with this id, and gives it out (is_shown) or waits: an
+ * enum kv_verdict, or -ENOMEM. */
+int kv_verdict_add(struct kv_member *mb, struct kv_hash h, struct kv_dir_id id,
+		   bool is_shown);
 /* It has it no more: nothing is to be decided. */
 void kv_verdict_cancel(struct kv_member *mb, struct kv_hash h,
 		       struct kv_dir_id id);
@@ -311,6 +356,32 @@ void kv_verdict_cancel(struct kv_member *mb, struct kv_hash h,
 void kv_verdict_lost(struct kv_member *mb);
 void kv_verdict_flush(struct kv_defer *d);
 void kv_verdict_fini(struct kv_master *m);
+
+/* ---- peermasters.c: what other masters know ---- */
+
+/*
+ * A master that has not heard of a node for KV_MASTER_WORD_MS, while another
+ * one has, does not answer for it: its keys are hidden, and misses are marked.
+ */
+
+/* Why a miss is no proof: KV_LOOKUP_* bits, 0 if it is one. To be asked before
+ * the directory is. */
+uint8_t kv_peermasters_flags(struct kv_master *m);
+/* No node was given another one. */
+bool kv_peermasters_is_alone(struct kv_master *m);
+/* A node began, ended, or was hidden. */
+void kv_peermasters_changed(struct kv_master *m);
+/* The node joined. */
+void kv_peermasters_joined(struct kv_member *mb);
+/* What a heartbeat says of others, and the answer to it. -EPROTO: broken. */
+int kv_peermasters_heartbeat(struct kv_masterpeer *p, const struct kv_msg *msg);
+/* How many nodes only others have. */
+unsigned kv_peermasters_lacking(struct kv_master *m);
+/* First halves of the boot ids of those lacking that are no members; how many
+ * it wrote. */
+unsigned kv_peermasters_absent(struct kv_master *m, uint64_t *ids,
+			       unsigned max);
+void kv_peermasters_fini(struct kv_master *m);
 
 /* ---- locate.c ---- */
 

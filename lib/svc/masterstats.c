@@ -204,6 +204,14 @@ kv_masterstats_each(const struct kv_master *m, kv_masterstats_fn *fn, void *arg)
 		  arg);
 	gauge_one("kvpool_master_hidden_nodes", "nodes that are suspect",
 		  m->n_hidden, fn, arg);
+	gauge_one("kvpool_master_lacking_nodes",
+		  "nodes that only other masters hear of",
+		  m->others.lacking.len / sizeof(uint64_t), fn, arg);
+	gauge_one("kvpool_master_parted_nodes",
+		  "of these: nodes that had joined here", m->others.parted, fn,
+		  arg);
+	gauge_one("kvpool_master_others", "other masters that nodes tell of",
+		  m->others.known, fn, arg);
 	gauge_one("kvpool_master_conns", "open connections", m->n_peers, fn,
 		  arg);
 	gauge_one("kvpool_master_dir_bytes", "memory of the directory",

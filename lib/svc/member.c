@@ -79,6 +79,20 @@ kv_member_is_incomplete(struct kv_master *m)
 	return m->n_joining > 0 || kv_master_now(m) - m->started < m->o.ttl_ns;
 }
 
+void
+kv_member_show(struct kv_member *mb)
+{
+	struct kv_master *m = mb->m;
+	bool hide = mb->is_hidden || mb->is_parted;
+	struct kv_member *old;
+	unsigned at;
+
+	kv_dir_slot_hide(m->dir, mb->slot, hide);
+	for (at = 0; mb->is_heir && (old = kv_member_next(m, &at));)
+		if (old->heir == mb)
+			kv_dir_slot_hide(m->dir, old->slot, hide);
+}
+
 bool
 kv_member_forget(struct kv_member *mb, struct kv_hash h, struct kv_dir_id id)
 {
@@ -125,6 +139,8 @@ kv_member_record(struct kv_member *mb, uint8_t *to)
 		.state = (uint8_t)mb->state,
 		.addr_len = mb->addr_len,
 		.name_len = mb->name_len,
+		.masters = mb->masters,
+		.sessions = (uint8_t)kv_max_u64(mb->room.sessions, 1),
 		.heard_ms = kv_le32((uint32_t)kv_min_u64(age, UINT32_MAX)),
 		.pool_bytes = mb->room.pool_bytes,
 		.ready_bytes = mb->room.ready_bytes,
@@ -223,6 +239,7 @@ kv_member_close(struct kv_member *mb, const char *why)
 	free(mb);
 	m->sweep.fn = swept;
 	kv_loop_defer(m->loop, &m->sweep);
+	kv_peermasters_changed(m);
 }
 
 void
@@ -309,8 +326,6 @@ heard(struct kv_member *mb, const struct kv_heartbeat *hb)
 int
 kv_member_heartbeat(struct kv_masterpeer *p, const struct kv_msg *msg)
 {
-	struct kv_heartbeat_r *r;
-
 	if (!p->member && !p->has_left)
 		return -EPROTO;
 	kv_master_count(p->m, KV_MASTERSTAT_PING, 1);
@@ -318,12 +333,7 @@ kv_member_heartbeat(struct kv_masterpeer *p, const struct kv_msg *msg)
 		heard(p->member, msg->body);
 	else
 		kv_master_count(p->m, KV_MASTERSTAT_PING_FAILS, 1);
-	r = kv_conn_begin(p->conn, KV_MSG_HEARTBEAT_R, msg->id, 0);
-	if (r) {
-		r->status = p->member ? KV_OK : KV_ECLOSED;
-		kv_conn_end(p->conn);
-	}
-	return 0;
+	return kv_peermasters_heartbeat(p, msg);
 }
 
 /* ---- the beginning ---- */
@@ -379,6 +389,7 @@ member_new(struct kv_masterpeer *p, const struct kv_join *j)
 	mb->heard = now;
 	mb->progress = now;
 	mb->room.pool_bytes = j->pool_bytes;
+	mb->masters = (uint8_t)kv_max_u64(j->masters, 1);
 	kv_list_init(&mb->asking);
 	kv_rpc_init(&mb->rpc, p->conn);
 	return mb;
@@ -414,16 +425,19 @@ replace(struct kv_member *old, struct kv_member *mb)
 {
 	struct kv_masterpeer *p = old->peer;
 	struct kv_member *older;
+	bool is_kept = old->is_synced && !old->is_parted;
 	unsigned at;
 
+	if (old->is_parted) /* others know better */
+		close_old_ones(old, "its node joined again");
 	for (at = 0; (older = kv_member_next(mb->m, &at));)
 		if (older->heir == old)
 			older->heir = mb;
-	mb->is_heir = old->is_heir || old->is_synced;
+	mb->is_heir = old->is_heir || is_kept;
 	old->is_heir = false;
 	kv_suspect_inherit(mb, old);
 	kv_suspect_end(old);
-	if (old->is_synced) {
+	if (is_kept) {
 		old->heir = mb;
 		mb->m->n_members--;
 		session_end(old);
@@ -516,6 +530,7 @@ member_add(struct kv_masterpeer *p, const struct kv_msg *msg, const char *addr,
 	say_twin(mb);
 	if (old)
 		replace(old, mb);
+	kv_peermasters_joined(mb);
 	return KV_OK;
 }
 
@@ -546,6 +561,7 @@ kv_member_join(struct kv_masterpeer *p, const struct kv_msg *msg)
 		r->heartbeat_ms = kv_le32((uint32_t)kv_min_u64(
 			ttl_ms / HEARTBEATS_IN_TTL_MIN, HEARTBEAT_MS_MAX));
 		r->ttl_ms = kv_le32((uint32_t)ttl_ms);
+		r->stamp = kv_le64(kv_loop_now(p->m->loop));
 		kv_conn_end(p->conn);
 	}
 	return 0;

@@ -256,7 +256,10 @@ int kv_session_open_all(struct kv_node *node);
 void kv_session_leave_all(struct kv_node *node);
 void kv_session_close_all(struct kv_node *node);
 bool kv_session_is_live(const struct kv_node *node, unsigned session);
-/* Queues the object for every live master: a bit for each. */
+/* How many different ones it was given. */
+unsigned kv_session_masters(const struct kv_node *node);
+/* Queues the object for every live master. A bit for each that has to answer
+ * (kv_putkey_verdict) or to be given up (kv_putkey_session_lost). */
 unsigned kv_session_publish(struct kv_node *node, const struct kv_object *o);
 void kv_session_publish_to(struct kv_node *node, unsigned session,
 			   const struct kv_object *o);

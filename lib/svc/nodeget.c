@@ -23,6 +23,9 @@
 #define LATE_NS (1 * KV_NS_PER_S)
 /* What is hidden for longer is a miss. */
 #define HIDDEN_NS (200 * KV_NS_PER_MS)
+/* One of several masters may be silent meanwhile, and the others have named
+ * it. */
+#define HIDDEN_LONG_NS (1500 * KV_NS_PER_MS)
 
 /* What is to be done for one key. */
 struct kv_nodeget_plan {
@@ -286,9 +289,11 @@ plan_pin(struct planner *g, struct kv_nodeget_plan *p)
 static int
 hidden_status(const struct planner *g, const struct kv_object *o)
 {
-	uint64_t now = kv_loop_now(g->peer->node->loop);
+	const struct kv_node *node = g->peer->node;
+	uint64_t most = node->n_sessions > 1 ? HIDDEN_LONG_NS : HIDDEN_NS;
 
-	if (g->msg->flags & KV_GET_ZERO_COPY || now > o->used_ns + HIDDEN_NS)
+	if (g->msg->flags & KV_GET_ZERO_COPY ||
+	    kv_loop_now(node->loop) > o->used_ns + most)
 		return KV_EMISS;
 	return KV_EBUSY;
 }

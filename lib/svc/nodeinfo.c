@@ -14,7 +14,7 @@
 #include "base/status.h"
 #include "net/answer.h"
 #include "store/tenants.h"
-#include "svc/nodecore.h"
+#include "svc/putkey.h"
 #include "wire/msg.h"
 
 int
@@ -52,6 +52,8 @@ kv_nodeinfo_record(const struct kv_node *node, void *out)
 		node->phase == KV_NODE_RUNNING ? KV_NODE_LIVE : KV_NODE_LEAVING;
 	rec->addr_len = (uint8_t)addr_len;
 	rec->name_len = (uint8_t)name_len;
+	rec->masters = (uint8_t)kv_session_masters(node);
+	rec->sessions = (uint8_t)kv_node_sessions(node);
 	rec->pool_bytes = room.pool_bytes;
 	rec->ready_bytes = room.ready_bytes;
 	rec->free_bytes = room.free_bytes;
@@ -102,11 +104,10 @@ kv_nodeinfo_check(struct kv_nodepeer *peer, const struct kv_msg *msg)
 {
 	const struct kv_check *m = msg->body;
 	uint32_t i, n = kv_get32(m->count);
-	const struct kv_publish_ent *e;
-	const struct kv_object *o;
+	const struct kv_check_ent *e;
 	struct kv_check_r *r;
 	struct kv_cut cut;
-	uint8_t *has;
+	uint8_t *keeps;
 	void *tail;
 
 	kv_cut_init(&cut, msg);
@@ -117,14 +118,10 @@ kv_nodeinfo_check(struct kv_nodepeer *peer, const struct kv_msg *msg)
 			       &tail);
 	if (!r)
 		return true;
-	has = tail;
+	keeps = tail;
 	r->count = kv_le32(n);
-	for (i = 0; i < n; i++) {
-		o = kv_index_find_hash(peer->node->index,
-				       kv_key_hash_parse(e[i].hash));
-		has[i] = o && o->id_random == kv_get64(e[i].put_id.random) &&
-			 o->id_version == kv_get32(e[i].put_id.version);
-	}
+	for (i = 0; i < n; i++)
+		keeps[i] = kv_putkey_keeps(peer->node, &e[i]);
 	kv_conn_end(peer->conn);
 	return true;
 }

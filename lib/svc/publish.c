@@ -44,6 +44,8 @@ ent_fill(struct kv_publish_ent *e, const struct kv_object *o)
 	e->hash = kv_key_hash_build(kv_node_hash(o));
 	e->put_id.random = kv_le64(o->id_random);
 	e->put_id.version = kv_le32(o->id_version);
+	if (!(o->flags & KV_OBJ_HIDDEN))
+		e->flags = KV_PUBLISH_SHOWN;
 }
 
 /* Runs within a put or an eviction: a failure is felt in the next turn. */

@@ -235,7 +235,7 @@ key_commit(struct kv_putkey *k)
 	kv_list_add_tail(&node->hidden, &k->link);
 	k->waits = (uint8_t)kv_session_publish(node, k->object);
 	if (!k->waits)
-		kv_putkey_decide(k);
+		kv_putkey_show(k);
 }
 
 void

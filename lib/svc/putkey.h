@@ -58,8 +58,8 @@ struct kv_putkey {
 	bool is_writer;
 	bool is_repeat; /* an equal key stands before it in the put */
 	bool owns_value;
+	bool is_known; /* a master said that it stays */
 	uint8_t waits; /* HIDDEN: bits of sessions whose verdict is out */
-	uint8_t verdict[KV_MASTERS_MAX];
 };
 
 /* KV_MODE_DATA: the bytes of a key on their way in. */
@@ -81,7 +81,7 @@ struct kv_nodeput {
 	uint8_t mode;
 	uint8_t flags;
 	uint64_t data_token;
-	uint64_t token;  /* of the connection it came on */
+	uint64_t token; /* of the connection it came on */
 	uint16_t putter; /* kv_node_putter() */
 	unsigned tenant;
 	unsigned count;
@@ -134,15 +134,17 @@ struct kv_putkey *kv_putkey_writer(struct kv_node *node, struct kv_hash hash);
 
 /* ---- putkey_verdict.c ---- */
 
-/* All live masters have answered. k, and its put unless held, may be freed. */
-void kv_putkey_decide(struct kv_putkey *k);
-/*
- * A master's verdict on something published. What is not (any more) awaited
- * is taken as word on a copy that is shown.
- */
+/* All masters that can have answered, and none of them knows a better copy: so
+ * whatever is shown is known to each of them, and a miss of one is as good as
+ * that of all. k, and its put unless held, may be freed. */
+void kv_putkey_show(struct kv_putkey *k);
+/* A master's verdict on something published, just now or long ago. */
 void kv_putkey_verdict(struct kv_node *node, unsigned session,
 		       const struct kv_id *hash, const struct kv_put_id *id,
 		       enum kv_verdict verdict);
+/* A master asks: does the node have this copy, and keep it against that one?
+ * If not it is gone now. */
+bool kv_putkey_keeps(struct kv_node *node, const struct kv_check_ent *e);
 /* The session begins (what is hidden is published to it), or is lost. */
 void kv_putkey_session_live(struct kv_node *node, unsigned session);
 void kv_putkey_session_lost(struct kv_node *node, unsigned session);

@@ -5,45 +5,77 @@
 #include "base/status.h"
 
 void
-kv_putkey_decide(struct kv_putkey *k)
+kv_putkey_show(struct kv_putkey *k)
 {
 	struct kv_node *node = k->put->node;
-	enum kv_verdict verdict = 0;
-	unsigned i;
 
-	for (i = 0; i < node->n_sessions && !verdict; i++)
-		if (kv_session_is_live(node, i))
-			verdict = k->verdict[i];
-	if (verdict == KV_VERDICT_GOES) {
-		kv_stats_add(&node->stats, KV_STAT_LOSERS, 1);
-		kv_nodeadmin_drop(node, k->object);
-		kv_putkey_rest(k, KV_EEXISTS);
-		return;
-	}
-	if (!verdict)
+	if (!k->is_known)
 		kv_stats_add(&node->stats, KV_STAT_PUTS_UNPUBLISHED, 1);
 	kv_index_show(node->index, k->object, kv_loop_now(node->loop));
 	kv_nodekept_shown(node);
 	kv_putkey_rest(k, KV_OK);
 }
 
-/* What a master says of a copy that is shown. */
 static void
-shown_verdict(struct kv_node *node, unsigned session, struct kv_hash hash,
-	      const struct kv_put_id *id)
+key_lose(struct kv_putkey *k)
 {
-	struct kv_object *o = kv_index_find_hash(node->index, hash);
-	unsigned i;
+	struct kv_node *node = k->put->node;
 
-	for (i = 0; i < session; i++)
-		if (kv_session_is_live(node, i))
-			return; /* an earlier one decides */
-	if (!o || (o->flags & KV_OBJ_HIDDEN) ||
-	    o->id_random != kv_get64(id->random) ||
-	    o->id_version != kv_get32(id->version))
+	kv_stats_add(&node->stats, KV_STAT_LOSERS, 1);
+	kv_nodeadmin_drop(node, k->object);
+	kv_putkey_rest(k, KV_EEXISTS);
+}
+
+static bool
+id_is(const struct kv_put_id *id, uint64_t random, uint32_t version)
+{
+	return kv_get64(id->random) == random &&
+	       kv_get32(id->version) == version;
+}
+
+/* Does the other copy stand above the one here? (struct kv_check_ent) */
+static bool
+is_beaten(const struct kv_object *o, const struct kv_check_ent *e)
+{
+	bool rival_is_shown = e->flags & KV_CHECK_SHOWN;
+	bool is_shown = !(o->flags & KV_OBJ_HIDDEN);
+	uint32_t version = kv_get32(e->rival.version);
+
+	if (version != o->id_version)
+		return version > o->id_version;
+	if (is_shown != rival_is_shown)
+		return rival_is_shown;
+	if (is_shown && e->flags & KV_CHECK_FIRST)
+		return false;
+	return kv_get64(e->rival.random) < o->id_random;
+}
+
+/* It has to go. */
+static void
+copy_lose(struct kv_node *node, struct kv_object *o)
+{
+	struct kv_putkey *k = kv_putkey_writer(node, kv_node_hash(o));
+
+	if (k && k->state == KV_PUTKEY_HIDDEN && k->object == o) {
+		key_lose(k);
 		return;
+	}
 	kv_stats_add(&node->stats, KV_STAT_LOSERS, 1);
 	kv_nodeadmin_drop(node, o);
+}
+
+bool
+kv_putkey_keeps(struct kv_node *node, const struct kv_check_ent *e)
+{
+	struct kv_object *o =
+		kv_index_find_hash(node->index, kv_key_hash_parse(e->hash));
+
+	if (!o || !id_is(&e->put_id, o->id_random, o->id_version))
+		return false;
+	if (!is_beaten(o, e))
+		return true;
+	copy_lose(node, o);
+	return false;
 }
 
 void
@@ -52,20 +84,24 @@ kv_putkey_verdict(struct kv_node *node, unsigned session,
 		  enum kv_verdict verdict)
 {
 	struct kv_hash hash = kv_key_hash_parse(*hash_id);
-	struct kv_putkey *k = kv_putkey_writer(node, hash);
+	struct kv_putkey *k;
+	struct kv_object *o;
 
-	if (verdict == KV_VERDICT_OPEN)
+	if (verdict == KV_VERDICT_GOES) {
+		o = kv_index_find_hash(node->index, hash);
+		if (o && id_is(id, o->id_random, o->id_version))
+			copy_lose(node, o);
 		return;
-	if (k && k->state == KV_PUTKEY_HIDDEN && (k->waits & 1u << session) &&
-	    k->put->random == kv_get64(id->random) &&
-	    k->put->version == kv_get32(id->version)) {
-		k->verdict[session] = (uint8_t)verdict;
-		k->waits &= (uint8_t) ~(1u << session);
-		if (!k->waits)
-			kv_putkey_decide(k);
-	} else if (verdict == KV_VERDICT_GOES) {
-		shown_verdict(node, session, hash, id);
 	}
+	k = kv_putkey_writer(node, hash);
+	if (verdict != KV_VERDICT_STAYS || !k || k->state != KV_PUTKEY_HIDDEN ||
+	    !(k->waits & 1u << session) ||
+	    !id_is(id, k->put->random, k->put->version))
+		return;
+	k->is_known = true;
+	k->waits &= (uint8_t) ~(1u << session);
+	if (!k->waits)
+		kv_putkey_show(k);
 }
 
 void
@@ -85,10 +121,11 @@ kv_putkey_session_lost(struct kv_node *node, unsigned session)
 	struct kv_putkey *k, *next;
 
 	KV_LIST_FOREACH_SAFE(k, next, &node->hidden, link) {
-		k->verdict[session] = 0;
+		if (!(k->waits & 1u << session))
+			continue;
 		k->waits &= (uint8_t) ~(1u << session);
 		if (!k->waits)
-			kv_putkey_decide(k);
+			kv_putkey_show(k);
 	}
 }
 

@@ -109,7 +109,8 @@ kv_relay_send_all(struct kv_relay *r, const struct kv_msg *msg,
 	unsigned at;
 
 	for (at = 0; (mb = kv_member_next(r->m, &at));) {
-		if (mb->heir || (only_hidden && !mb->is_hidden))
+		if (mb->heir ||
+		    (only_hidden && !mb->is_hidden && !mb->is_parted))
 			continue;
 		leg = kv_relayleg_new(r, mb);
 		if (!leg)
@@ -120,6 +121,24 @@ kv_relay_send_all(struct kv_relay *r, const struct kv_msg *msg,
 }
 
 /* ---- the beginning ---- */
+
+/* Nodes that only other masters have are not asked. */
+static bool
+lacking_are_away(struct kv_relay *r)
+{
+	uint64_t ids[KV_NODES_MAX];
+	unsigned n = kv_peermasters_absent(r->m, ids, KV_NODES_MAX), i;
+	struct kv_id boot = { { 0 } };
+	struct kv_le64 half;
+
+	for (i = 0; i < n; i++) {
+		half = kv_le64(ids[i]);
+		memcpy(&boot, &half, sizeof(half));
+		if (kv_bytes_append(&r->away, &boot, sizeof(boot)) < 0)
+			return false;
+	}
+	return true;
+}
 
 bool
 kv_relay_may_ask(const struct kv_relay *r, const char *tenant, size_t len)
@@ -174,6 +193,8 @@ relay_start(struct kv_relay *r, const struct kv_msg *msg)
 	}
 	if (rc > 0)
 		r->error = rc;
+	else if (r->type != KV_MSG_KEYS && !lacking_are_away(r))
+		r->error = KV_ENOMEM;
 	/* It broke off between making a leg and sending it. */
 	KV_LIST_FOREACH_SAFE(leg, tmp, &r->legs, link)
 		if (!kv_rpc_is_under_way(&leg->call))

@@ -24,6 +24,9 @@
 #define VERDICT_NS     (10 * KV_NS_PER_S)
 #define BACKOFF_NS_MIN (100 * KV_NS_PER_MS)
 #define BACKOFF_NS_MAX (1 * KV_NS_PER_S)
+/* Where nobody listens: that is cheap to find out, and a master that was
+ * started again is of use only when its nodes are there. */
+#define BACKOFF_REFUSED_NS (250 * KV_NS_PER_MS)
 /* Whether a master is silent is the watch's to say; this is for one that talks
  * but never answers the call. */
 #define CALL_NS (10 * KV_NS_PER_S)
@@ -69,7 +72,7 @@ session_close(struct kv_session *s, const char *why)
 	kv_publish_reset(s);
 	if (was_live) {
 		kv_stats_add(&s->node->stats, KV_STAT_SESSIONS_LOST, 1);
-		kv_putkey_session_lost(s->node, s->number);
+		kv_heartbeat_hold(s);
 	}
 }
 
@@ -172,8 +175,8 @@ beat_heard(struct kv_call *call, int status, const struct kv_msg *msg)
 
 	if (s->state == KV_SESSION_WAITING)
 		return;
-	if (status < 0 || msg->type != KV_MSG_HEARTBEAT_R) {
-		kv_session_lost(s, "no answer to a heartbeat");
+	if (status < 0 || !kv_heartbeat_take(s, msg)) {
+		kv_session_lost(s, "no good answer to a heartbeat");
 		return;
 	}
 	r = msg->body;
@@ -188,7 +191,6 @@ session_beat(struct kv_timer *t)
 {
 	struct kv_session *s = KV_CONTAINER_OF(t, struct kv_session, timer);
 	uint64_t now = kv_loop_now(s->node->loop);
-	struct kv_heartbeat *h;
 
 	if (now > VERDICT_NS &&
 	    kv_putkey_owes(s->node, s->number, now - VERDICT_NS)) {
@@ -196,17 +198,7 @@ session_beat(struct kv_timer *t)
 		return;
 	}
 	session_timer(s, session_beat, s->heartbeat_ns);
-	if (s->call.rpc)
-		return; /* the last one is not answered yet */
-	h = kv_session_begin(s, &s->call, KV_MSG_HEARTBEAT);
-	if (!h)
-		return;
-	kv_node_room(s->node, h);
-	s->beat_ns = now;
-	s->told_keys = kv_get64(h->keys);
-	s->told_ready = kv_get64(h->ready_bytes);
-	s->is_hurried = false;
-	kv_rpc_end(&s->rpc);
+	kv_heartbeat_send(s);
 }
 
 static bool
@@ -276,6 +268,30 @@ static const struct kv_conn_ops session_ops = {
 /* ---- from the dial to JOIN_R ---- */
 
 static void
+session_begin(struct kv_session *s, const struct kv_join_r *r)
+{
+	uint32_t beat_ms = kv_get32(r->heartbeat_ms);
+
+	set_state(s, KV_SESSION_LIVE, "joined");
+	kv_stats_add(&s->node->stats, KV_STAT_SESSIONS_OPENED, 1);
+	if (!s->was_live)
+		kv_info("session with master=%s", s->addr);
+	else
+		kv_log_recovered(&s->log, KV_LOG_INFO,
+				 "session with master=%s again", s->addr);
+	s->was_live = true;
+	s->backoff_ns = BACKOFF_NS_MIN;
+	if (s->node->n_sessions > 1)
+		beat_ms = (uint32_t)kv_min_u64(beat_ms, KV_NODE_BEAT_MS);
+	s->heartbeat_ns = kv_max_u64(beat_ms, 10) * KV_NS_PER_MS;
+	s->call.fn = beat_heard;
+	session_timer(s, session_beat, s->heartbeat_ns);
+	kv_heartbeat_start(s, kv_get64(r->stamp));
+	kv_publish_start(s);
+	kv_putkey_session_live(s->node, s->number);
+}
+
+static void
 session_joined(struct kv_call *call, int status, const struct kv_msg *msg)
 {
 	struct kv_session *s = KV_CONTAINER_OF(call, struct kv_session, call);
@@ -297,24 +313,7 @@ session_joined(struct kv_call *call, int status, const struct kv_msg *msg)
 		kv_session_lost(s, "out of memory");
 		return;
 	}
-	set_state(s, KV_SESSION_LIVE, "joined");
-	kv_stats_add(&s->node->stats, KV_STAT_SESSIONS_OPENED, 1);
-	if (!s->was_live)
-		kv_info("session with master=%s", s->addr);
-	else
-		kv_log_recovered(&s->log, KV_LOG_INFO,
-				 "session with master=%s again", s->addr);
-	s->was_live = true;
-	s->backoff_ns = BACKOFF_NS_MIN;
-	s->heartbeat_ns =
-		kv_max_u64(kv_get32(r->heartbeat_ms), 10) * KV_NS_PER_MS;
-	s->call.fn = beat_heard;
-	s->told_keys = 0;
-	s->told_ready = 0;
-	s->is_hurried = false;
-	session_timer(s, session_beat, s->heartbeat_ns);
-	kv_publish_start(s);
-	kv_putkey_session_live(s->node, s->number);
+	session_begin(s, r);
 }
 
 static void
@@ -341,9 +340,26 @@ session_join(struct kv_session *s)
 	j->pool_bytes = kv_le64(node->pool_bytes);
 	j->addr_len = (uint8_t)addr_len;
 	j->name_len = (uint8_t)name_len;
+	j->masters = (uint8_t)kv_session_masters(node);
 	memcpy(tail, node->addr, addr_len);
 	memcpy(tail + addr_len, node->o.name, name_len);
 	kv_rpc_end(&s->rpc);
+}
+
+/* An earlier one with the same master, which was named twice. */
+static struct kv_session *
+twin_find(const struct kv_session *s)
+{
+	struct kv_session *t;
+	unsigned i;
+
+	for (i = 0; i < s->number; i++) {
+		t = s->node->sessions[i];
+		if (t->state >= KV_SESSION_JOINING &&
+		    kv_id_is_equal(t->boot, s->boot))
+			return t;
+	}
+	return NULL;
 }
 
 static void
@@ -359,8 +375,17 @@ session_greeted(struct kv_call *call, int status, const struct kv_msg *msg)
 		return;
 	}
 	status = kv_hello_parse(msg, &r);
-	if (status != KV_OK)
+	if (status != KV_OK) {
 		kv_session_lost(s, r.text[0] ? r.text : kv_status_text(status));
+		return;
+	}
+	/* Its last life is over, and nobody answers for this node there. */
+	if (s->is_held && !kv_id_is_equal(s->boot, r.boot))
+		kv_heartbeat_let_go(s);
+	s->boot = r.boot;
+	s->is_twin = twin_find(s) != NULL;
+	if (s->is_twin)
+		kv_session_lost(s, "it is the same as an earlier one");
 	else
 		session_join(s);
 }
@@ -378,6 +403,11 @@ session_dialed(void *arg, struct kv_stream *stream, int status)
 	};
 
 	s->dial = NULL;
+	if (status == -ECONNREFUSED) {
+		s->backoff_ns = kv_min_u64(s->backoff_ns, BACKOFF_REFUSED_NS);
+		if (s->is_held)
+			kv_heartbeat_let_go(s); /* its process is gone */
+	}
 	if (!stream) {
 		kv_session_lost(s, kv_sock_error_text(status));
 		return;
@@ -481,11 +511,14 @@ kv_session_close_all(struct kv_node *node)
 {
 	unsigned i, n = node->n_sessions;
 
-	for (i = 0; i < n; i++)
+	for (i = 0; i < n; i++) {
 		session_close(node->sessions[i], "the node ends");
+		kv_heartbeat_let_go(node->sessions[i]);
+	}
 	node->n_sessions = 0;
 	for (i = 0; i < n; i++) {
 		kv_publish_fini(node->sessions[i]);
+		kv_heartbeat_fini(node->sessions[i]);
 		free(node->sessions[i]);
 		node->sessions[i] = NULL;
 	}
@@ -498,17 +531,28 @@ kv_session_is_live(const struct kv_node *node, unsigned session)
 }
 
 unsigned
+kv_session_masters(const struct kv_node *node)
+{
+	unsigned i, n = 0;
+
+	for (i = 0; i < node->n_sessions; i++)
+		n += !node->sessions[i]->is_twin;
+	return n;
+}
+
+unsigned
 kv_session_publish(struct kv_node *node, const struct kv_object *o)
 {
-	unsigned i, to = 0;
+	unsigned i, waits = 0;
 
 	for (i = 0; i < node->n_sessions; i++) {
-		if (!kv_session_is_live(node, i))
+		if (kv_session_is_live(node, i))
+			kv_publish_add(node->sessions[i], o);
+		else if (!node->sessions[i]->is_held)
 			continue;
-		kv_publish_add(node->sessions[i], o);
-		to |= 1u << i;
+		waits |= 1u << i;
 	}
-	return to;
+	return waits;
 }
 
 void

@@ -3,8 +3,9 @@
 
 /*
  * A node's session with one master: session.c opens it, keeps it and drops it;
- * publish.c says on it what the node holds. What others of the node may ask of
- * them stands in nodecore.h.
+ * heartbeat.c says on it that the node lives and what other masters know;
+ * publish.c says what the node holds. What others of the node may ask of them
+ * stands in nodecore.h.
  */
 
 #include "base/bytes.h"
@@ -24,10 +25,15 @@ enum kv_session_state {
 	KV_SESSION_LIVE,
 };
 
+/* What was told of another master. */
+struct kv_session_told {
+	struct kv_id boot;
+	uint64_t digest;
+};
+
 struct kv_session {
 	struct kv_node *node;
-	unsigned number; /* place in node->sessions: the first live one decides
-			  */
+	unsigned number; /* place in node->sessions */
 	const char *addr;
 	enum kv_session_state state;
 	struct kv_dial *dial;
@@ -45,7 +51,24 @@ struct kv_session {
 	uint64_t told_keys, told_ready;
 	bool is_hurried; /* the next one comes early */
 	struct kv_log_limit log;
-	bool was_live; /* ever */
+	bool was_live;     /* ever */
+	struct kv_id boot; /* of the master; of the last one, when not LIVE */
+	bool is_twin;      /* it turned out to be a master that has one */
+	/*
+	 * The session broke, but its master may answer for this node for a
+	 * moment yet: until then nothing is settled without it.
+	 */
+	bool is_held;
+	struct kv_timer hold;
+
+	/* heartbeat.c */
+	uint64_t heard_ns;     /* when the last answer came */
+	uint64_t stamp;        /* of it */
+	uint64_t digest;       /* of the master's nodes, */
+	uint32_t nodes;        /* their number, */
+	struct kv_bytes ids;   /* le64 each, */
+	uint64_t digest_stamp; /* and when it said so; 0: never */
+	struct kv_session_told told[KV_MASTERS_MAX]; /* by session */
 
 	/* publish.c */
 	struct kv_defer turn;
@@ -65,6 +88,23 @@ void *kv_session_begin(struct kv_session *s, struct kv_call *call,
 /* Drops it, and tries again later. Not from within a call of kv_session_publish
  * or kv_session_withdraw. */
 void kv_session_lost(struct kv_session *s, const char *why);
+
+/* The next heartbeat, unless the last one is not answered yet. */
+void kv_heartbeat_send(struct kv_session *s);
+/* The answer; false: it is broken, or no answer. */
+bool kv_heartbeat_take(struct kv_session *s, const struct kv_msg *msg);
+/* The session begins: nothing was said on it yet. stamp: of JOIN_R. */
+void kv_heartbeat_start(struct kv_session *s, uint64_t stamp);
+void kv_heartbeat_fini(struct kv_session *s);
+/*
+ * The session broke. While a master has heard of this node lately its misses
+ * are taken for true. So what is put now, and it cannot be told of, waits until
+ * that is over, which this node knows by the last answer. With one master
+ * nobody else could be asked: there is nothing to wait for.
+ */
+void kv_heartbeat_hold(struct kv_session *s);
+/* Nobody answers for this node there (any more). */
+void kv_heartbeat_let_go(struct kv_session *s);
 
 /* The session is LIVE: everything is to be published. */
 void kv_publish_start(struct kv_session *s);

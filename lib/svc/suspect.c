@@ -134,22 +134,17 @@ kv_suspect_report(struct kv_masterpeer *p, const struct kv_msg *msg)
 
 /* ---- probes ---- */
 
-/* What its sessions published. */
 static void
 hide(struct kv_member *mb, bool is_hidden)
 {
 	struct kv_master *m = mb->m;
-	struct kv_member *old;
-	unsigned at;
 
 	if (mb->is_hidden == is_hidden)
 		return;
 	mb->is_hidden = is_hidden;
 	m->n_hidden += is_hidden ? 1 : -1;
-	kv_dir_slot_hide(m->dir, mb->slot, is_hidden);
-	for (at = 0; mb->is_heir && (old = kv_member_next(m, &at));)
-		if (old->heir == mb)
-			kv_dir_slot_hide(m->dir, old->slot, is_hidden);
+	kv_member_show(mb);
+	kv_peermasters_changed(m);
 }
 
 static void

@@ -1,7 +1,9 @@
 /*
- * Which of two values of one key stays. The one that the directory has, if a
- * node that holds it confirms that it really does: until then the newcomer's
- * verdict is open. A higher version wins at once. What a node says of itself
+ * Which of two values of one key stays. A node that holds the one which the
+ * directory has is asked whether it really does, and keeps it: until then the
+ * newcomer's verdict is open. It keeps it by a rule (struct kv_check_ent) that
+ * is the same whichever master asks, and whoever came first there; so all come
+ * to one result. A higher version wins at once. What a node says of itself
  * needs no check: it has one value of a key, the one that it named last.
  *
  * An open key waits in the list of the node that is to confirm its rival; the
@@ -43,6 +45,7 @@ struct open {
 	struct kv_list link;      /* owner->asking, then check->opens */
 	uint64_t claimant;        /* its serial number; 0: nobody waits */
 	uint16_t slot;            /* of the claimant */
+	bool is_shown;            /* somebody may have read it */
 	struct kv_hash hash;
 	struct kv_dir_id id;
 	struct kv_dir_id rival;
@@ -59,13 +62,10 @@ static void judge(struct kv_member *owner, struct open *o, enum answer answer);
 
 /* ---- telling ---- */
 
-static void
-ent_build(struct kv_publish_ent *e, struct kv_hash h, struct kv_dir_id id)
+static struct kv_put_id
+id_build(struct kv_dir_id id)
 {
-	memset(e, 0, sizeof(*e));
-	e->hash = kv_key_hash_build(h);
-	e->put_id.random = kv_le64(id.random);
-	e->put_id.version = kv_le32(id.version);
+	return (struct kv_put_id){ kv_le64(id.random), kv_le32(id.version) };
 }
 
 /* Queues a DECIDE. A node without a session learns it from its next sync. */
@@ -75,7 +75,7 @@ tell(struct kv_member *mb, struct kv_hash h, struct kv_dir_id id,
 {
 	struct kv_decide_ent e = {
 		.hash = kv_key_hash_build(h),
-		.put_id = { kv_le64(id.random), kv_le32(id.version) },
+		.put_id = id_build(id),
 		.verdict = (uint8_t)verdict,
 	};
 
@@ -86,6 +86,17 @@ tell(struct kv_member *mb, struct kv_hash h, struct kv_dir_id id,
 	if (kv_bytes_append(&mb->decides, &e, sizeof(e)) < 0)
 		mb->is_deaf = true;
 	kv_loop_defer(mb->m->loop, &mb->m->flush);
+	kv_peermasters_changed(mb->m);
+}
+
+/* It has something that was taken off the directory, perhaps wrongly: what it
+ * publishes anew will be judged anew. */
+static void
+sync_anew(struct kv_member *mb)
+{
+	mb->is_deaf = true;
+	kv_loop_defer(mb->m->loop, &mb->m->flush);
+	kv_peermasters_changed(mb->m);
 }
 
 static void
@@ -208,7 +219,8 @@ static bool
 check_send(struct check *ck)
 {
 	struct kv_member *owner = ck->owner;
-	struct kv_publish_ent *e;
+	unsigned first = kv_peermasters_is_alone(owner->m) ? KV_CHECK_FIRST : 0;
+	struct kv_check_ent *e;
 	struct kv_check *body;
 	struct open *o;
 
@@ -224,7 +236,13 @@ check_send(struct check *ck)
 	body = kv_conn_body(owner->peer->conn);
 	body->count = kv_le32(ck->n);
 	KV_LIST_FOREACH(o, &ck->opens, link)
-		ent_build(e++, o->hash, o->rival);
+		*e++ = (struct kv_check_ent){
+			.hash = kv_key_hash_build(o->hash),
+			.put_id = id_build(o->rival),
+			.rival = id_build(o->id),
+			.flags = (uint8_t)((o->is_shown ? KV_CHECK_SHOWN : 0) |
+					   first),
+		};
 	kv_rpc_end(&owner->rpc);
 	kv_master_count(owner->m, KV_MASTERSTAT_CHECKS, ck->n);
 	return true;
@@ -270,7 +288,7 @@ static bool
 is_well(const struct kv_member *mb)
 {
 	return mb->peer && kv_conn_is_open(mb->peer->conn) && !mb->is_deaf &&
-	       mb->state != KV_NODE_SUSPECT;
+	       !mb->is_parted && mb->state != KV_NODE_SUSPECT;
 }
 
 /* Who is to confirm the rival; each of them has a session. */
@@ -324,7 +342,8 @@ overrule(struct kv_master *m, struct kv_hash h, const struct kv_dir_view *view)
 	kv_dir_clear(m->dir, h);
 }
 
-/* What the claimant's own node named before, and what nobody can confirm. */
+/* What the claimant's own node named before, and what nobody can confirm (of a
+ * node that is parted from this master another one decides). */
 static bool
 drop_unfounded(struct kv_member *claimant, struct kv_hash h,
 	       const struct kv_dir_view *view)
@@ -336,9 +355,11 @@ drop_unfounded(struct kv_member *claimant, struct kv_hash h,
 
 	for (i = 0; i < view->n; i++) {
 		mb = kv_member_now(m->members[view->slots[i]]);
-		if (mb == kv_member_now(claimant) || !mb->peer)
-			dropped |=
-				kv_dir_del(m->dir, h, view->id, view->slots[i]);
+		if (mb != kv_member_now(claimant) && mb->peer && !mb->is_parted)
+			continue;
+		dropped |= kv_dir_del(m->dir, h, view->id, view->slots[i]);
+		if (mb != kv_member_now(claimant))
+			sync_anew(mb);
 	}
 	return dropped;
 }
@@ -376,7 +397,8 @@ decide(struct kv_member *mb, struct kv_hash h, struct kv_dir_id id,
 }
 
 int
-kv_verdict_add(struct kv_member *mb, struct kv_hash h, struct kv_dir_id id)
+kv_verdict_add(struct kv_member *mb, struct kv_hash h, struct kv_dir_id id,
+	       bool is_shown)
 {
 	struct kv_master *m = mb->m;
 	struct kv_dir_view view;
@@ -390,6 +412,7 @@ kv_verdict_add(struct kv_member *mb, struct kv_hash h, struct kv_dir_id id)
 	o = open_new(mb, h, id);
 	if (!o)
 		return -ENOMEM;
+	o->is_shown = is_shown;
 	open_wait(m, o, &view);
 	return KV_VERDICT_OPEN;
 }
@@ -404,9 +427,10 @@ is_idle(const struct kv_master *m, const struct open *o)
 }
 
 /*
- * An owner that is silent does not hold anything: it is asked once more, while
- * it is probed, and then dropped until it says anew what it has. `o` ends here,
- * or waits for the next one who may know.
+ * The owner keeps the rival or has it not (any more). An owner that is silent
+ * does not hold anything: it is asked once more, while it is probed, and then
+ * dropped until it says anew what it has. `o` ends here, or waits for the next
+ * one who may know.
  */
 static void
 judge(struct kv_member *owner, struct open *o, enum answer answer)
@@ -424,7 +448,7 @@ judge(struct kv_member *owner, struct open *o, enum answer answer)
 		if (!owner->heir)
 			kv_member_forget(owner, o->hash, o->rival);
 		if (answer != HAS_NOT)
-			tell(owner, o->hash, o->rival, KV_VERDICT_GOES);
+			sync_anew(owner);
 		verdict = decide(m->members[o->slot], o->hash, o->id, &view);
 	} else if (answer == SILENT) {
 		verdict = decide(m->members[o->slot], o->hash, o->id, &view);

@@ -23,10 +23,15 @@ struct kv_lookup {
 	/* tail: count kv_id hashes */
 };
 
+/* Why a miss proves nothing (LOOKUP_R), or a list is not whole (NODES_R). */
 enum {
-	KV_LOOKUP_INCOMPLETE = 1, /* a miss here proves nothing */
+	KV_LOOKUP_INCOMPLETE = 1, /* it does not know yet all that its nodes
+				   * hold: another master or they may */
 	KV_LOOKUP_HIDES = 2,      /* some owners are left out: suspect ones, and
 				   * those that the asking host reported */
+	KV_LOOKUP_LACKS = 4,      /* another master has nodes that it has not */
+	KV_LOOKUP_UNSURE = 8,     /* another master may have some: nobody says
+				   * what it has */
 };
 
 struct kv_lookup_r {
@@ -51,7 +56,9 @@ struct kv_node_rec {
 	uint8_t state;
 	uint8_t addr_len;
 	uint8_t name_len;
-	uint8_t zero;
+	uint8_t masters;  /* that it was told of */
+	uint8_t sessions; /* with how many of them it has one */
+	uint8_t zero[3];
 	struct kv_le32 heard_ms; /* age of the last heartbeat */
 	struct kv_le64 pool_bytes;
 	struct kv_le64 ready_bytes; /* faulted in so far */
@@ -69,9 +76,12 @@ struct kv_nodes {
 
 struct kv_nodes_r {
 	uint8_t status;
-	uint8_t zero[3];
+	uint8_t flags; /* as in LOOKUP_R */
+	uint8_t zero[2];
 	struct kv_le32 count;
 	struct kv_le64 master_keys; /* entries of the directory */
+	struct kv_le32 lacking;     /* nodes that only other masters have */
+	struct kv_le32 age_ms;      /* of this master */
 
 	/* tail: records with their strings */
 };
@@ -93,7 +103,8 @@ struct kv_join {
 	uint8_t addr_len; /* advertised "host:port"; an empty or unspecified
 			   * host: the address that the master sees */
 	uint8_t name_len;
-	uint8_t zero[6];
+	uint8_t masters; /* that the node was told of, this one too */
+	uint8_t zero[5];
 	/* tail: addr, name */
 };
 
@@ -103,7 +114,14 @@ struct kv_join_r {
 	struct kv_le32 heartbeat_ms;
 	struct kv_le32 ttl_ms;
 	struct kv_le32 zero2;
+	struct kv_le64 stamp; /* as in HEARTBEAT_R */
 };
+
+/*
+ * Masters do not talk with each other: nodes tell each which nodes the others
+ * know, by the first halves of their boot ids. As long as a master's digest is
+ * the same these are the same, and they are not listed again on a session.
+ */
 
 struct kv_heartbeat {
 	struct kv_le64 pool_bytes;
@@ -116,12 +134,43 @@ struct kv_heartbeat {
 	struct kv_le64 evicted_bytes;
 	struct kv_le64 put_fails;
 	struct kv_le64 soft_pinned;
+	struct kv_le64 echo; /* the master's last stamp */
+	uint8_t sessions;    /* with masters, this one too */
+	uint8_t others;      /* entries that follow */
+	uint8_t zero[6];
+	/* tail: `others` times an entry, its ids */
+};
+
+/* Another master that the node has a session with. */
+struct kv_heartbeat_ent {
+	struct kv_id boot;
+	struct kv_le64 stamp;  /* what it said with the following */
+	struct kv_le64 digest; /* of its nodes */
+	struct kv_le32 nodes;  /* how many these are */
+	struct kv_le32 listed; /* le64 ids that follow: all of them, or none
+				* when the digest is as it was */
+};
+
+enum {
+	KV_HEARTBEAT_AGAIN = 1, /* list all nodes of all masters again */
 };
 
 struct kv_heartbeat_r {
 	uint8_t status;
-	uint8_t zero[7];
+	uint8_t flags;
+	uint8_t zero[2];
+	struct kv_le32 nodes;  /* that this master has heard of lately */
+	struct kv_le64 digest; /* of them */
+	struct kv_le64 stamp;  /* its clock; the next HEARTBEAT repeats it */
+	struct kv_le32 listed; /* le64 ids that follow, as above */
+	struct kv_le32 zero2;
+	/* tail: ids */
 };
+
+#define KV_HEARTBEAT_TAIL_MAX                                      \
+	((KV_MASTERS_MAX - 1) * (sizeof(struct kv_heartbeat_ent) + \
+				 KV_NODES_MAX * sizeof(struct kv_le64)))
+#define KV_HEARTBEAT_R_TAIL_MAX (KV_NODES_MAX * sizeof(struct kv_le64))
 
 enum {
 	KV_PUBLISH_SYNC = 1,     /* part of the node's whole index */
@@ -136,10 +185,15 @@ struct kv_publish {
 	/* tail: added entries, gone entries */
 };
 
+enum {
+	KV_PUBLISH_SHOWN = 1, /* it is read already */
+};
+
 struct kv_publish_ent {
 	struct kv_id hash;
 	struct kv_put_id put_id;
-	uint8_t zero[4];
+	uint8_t flags;
+	uint8_t zero[3];
 };
 
 enum kv_verdict {
@@ -171,14 +225,32 @@ struct kv_decide_ent {
 struct kv_check {
 	struct kv_le32 count;
 	struct kv_le32 zero;
-	/* tail: count kv_publish_ent */
+	/* tail: count kv_check_ent */
+};
+
+/* Has the node this copy, and does it keep it against another one? It lets it
+ * go for a better one: of a higher version; of the same, one that is read
+ * already, unless its own is; else one with a lower random number, unless the
+ * first one stays. */
+struct kv_check_ent {
+	struct kv_id hash;
+	struct kv_put_id put_id;
+	struct kv_put_id rival;
+	uint8_t flags; /* KV_CHECK_* */
+	uint8_t zero[7];
+};
+
+enum {
+	KV_CHECK_SHOWN = 1, /* the other one is, as in PUBLISH */
+	KV_CHECK_FIRST = 2, /* no other master has a say: of two that are read
+			     * the node's own stays, which came first */
 };
 
 struct kv_check_r {
 	uint8_t status;
 	uint8_t zero[3];
 	struct kv_le32 count;
-	/* tail: count bytes */
+	/* tail: count bytes; 1: yes, 0: it has it not, or not any more */
 };
 
 struct kv_want {
@@ -305,9 +377,12 @@ struct kv_stats_r {
 	/* tail: "name value\n" ... */
 };
 
-KV_LE_SIZE(kv_node_rec, 88);
-KV_LE_SIZE(kv_heartbeat, 80);
+KV_LE_SIZE(kv_node_rec, 92);
+KV_LE_SIZE(kv_heartbeat, 96);
+KV_LE_SIZE(kv_heartbeat_ent, 40);
+KV_LE_SIZE(kv_heartbeat_r, 32);
 KV_LE_SIZE(kv_publish_ent, 32);
+KV_LE_SIZE(kv_check_ent, 48);
 KV_LE_SIZE(kv_decide_ent, 32);
 KV_LE_SIZE(kv_query_rec, 72);
 

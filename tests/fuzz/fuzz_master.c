@@ -77,7 +77,7 @@ enter(struct play *p, unsigned i)
 		.role = i < NODES ? KV_ROLE_NODE : KV_ROLE_REQUESTER,
 		.boot = boot,
 	};
-	struct kv_join j = { .host = boot, .addr_len = 3 };
+	struct kv_join j = { .host = boot, .addr_len = 3, .masters = 2 };
 
 	p->nets[i]->connect(p->nets[i], p->loop, MASTER,
 			    p->clock.ns + KV_NS_PER_S, dialled, p);
@@ -130,6 +130,7 @@ play_close(struct play *p)
 	assert(p->m->n_hidden == 0);
 	assert(p->m->n_reports == 0);
 	assert(p->m->n_probes == 0);
+	assert(p->m->others.parted == 0);
 	assert(p->m->n_relays == 0);
 	assert(kv_list_is_empty(&p->m->jobs));
 	assert(kv_htab_count(&p->m->opens) == 0);

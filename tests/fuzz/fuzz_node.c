@@ -36,6 +36,8 @@ static const struct {
 static struct wirepeer *
 sender_of(struct play *p, uint8_t who)
 {
+	if ((who & 0x7f) == 7)
+		return &p->s.masters[1].peer;
 	switch (who % 4) {
 	case 0:
 		return &p->local.control;
@@ -71,7 +73,8 @@ say(struct play *p, const uint8_t *head, const uint8_t *bytes, size_t len)
 
 	if (!body_len || !from->c || from->is_lost ||
 	    !kv_conn_is_open(from->c) ||
-	    (from == &p->s.masters[0].peer && !p->s.masters[0].has_peer))
+	    (from == &p->s.masters[0].peer && !p->s.masters[0].has_peer) ||
+	    (from == &p->s.masters[1].peer && !p->s.masters[1].has_peer))
 		return;
 	tail_len = len > body_len ? len - body_len : 0;
 	tail_len = kv_min_size(tail_len, tails[head[1]].max);
@@ -88,12 +91,13 @@ say(struct play *p, const uint8_t *head, const uint8_t *bytes, size_t len)
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	const struct simnode_opts opts = { .masters = 1 };
+	const struct simnode_opts opts = { .masters = 2 };
 	static struct play p;
 	unsigned n = 0;
 
 	simnode_open(&p.s, &opts);
 	simnode_master_up(&p.s, 0);
+	simnode_master_up(&p.s, 1);
 	simreq_open_unix(&p.local, &p.s, 0);
 	simreq_open_tcp(&p.remote, &p.s);
 	simnode_run(&p.s, 5);

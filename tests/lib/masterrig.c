@@ -325,7 +325,8 @@ int
 rig_join(struct rignode *n, const char *addr)
 {
 	struct kv_join j = { .host = n->p.host,
-			     .pool_bytes = kv_le64(1 << 20) };
+			     .pool_bytes = kv_le64(1 << 20),
+			     .masters = n->masters };
 	struct wireframe *f;
 	char tail[256];
 	int status;
@@ -451,7 +452,7 @@ rig_confirm(struct rignode *n, bool is_there)
 	uint8_t *tail = malloc(count + 1);
 
 	assert_non_null(tail);
-	assert_int_equal(f->tail_len, count * sizeof(struct kv_publish_ent));
+	assert_int_equal(f->tail_len, count * sizeof(struct kv_check_ent));
 	memset(tail, is_there, count);
 	wirepeer_send(&n->p.w, KV_MSG_CHECK_R, f->id, &r, tail, count);
 	free(tail);
@@ -547,19 +548,25 @@ flags_of(struct rigpeer *p, unsigned lookup_flags)
 	return flags;
 }
 
+unsigned
+rig_flags(struct rigpeer *p)
+{
+	unsigned flags = flags_of(p, 0);
+
+	assert_int_equal(flags, flags_of(p, KV_LOOKUP_EXIST));
+	return flags;
+}
+
 bool
 rig_is_incomplete(struct rigpeer *p)
 {
-	return flags_of(p, KV_LOOKUP_EXIST) & KV_LOOKUP_INCOMPLETE;
+	return rig_flags(p) & KV_LOOKUP_INCOMPLETE;
 }
 
 bool
 rig_hides(struct rigpeer *p)
 {
-	unsigned flags = flags_of(p, 0);
-
-	assert_int_equal(flags, flags_of(p, KV_LOOKUP_EXIST));
-	return flags & KV_LOOKUP_HIDES;
+	return rig_flags(p) & KV_LOOKUP_HIDES;
 }
 
 void

@@ -38,8 +38,9 @@ struct rignode {
 	struct kv_listener *listener;
 	struct kv_list probes; /* connections to the port */
 	unsigned probed;
-	bool is_frozen; /* the port takes connections, nobody answers */
-	bool beats;     /* rig_ms() sends its heartbeats */
+	bool is_frozen;  /* the port takes connections, nobody answers */
+	bool beats;      /* rig_ms() sends its heartbeats */
+	uint8_t masters; /* that JOIN says it was told of */
 	struct kv_heartbeat room;
 };
 
@@ -132,7 +133,9 @@ bool rig_exists(struct rigpeer *p, unsigned key);
 /* LOOKUP: a bit for each owner, by the first byte of its boot id. */
 unsigned rig_owners(struct rigpeer *p, unsigned key);
 bool rig_is_incomplete(struct rigpeer *p);
-/* Are owners left out? Both kinds of LOOKUP say so. */
+/* KV_LOOKUP_* of an answer to LOOKUP, of either kind. */
+unsigned rig_flags(struct rigpeer *p);
+/* Are owners left out? */
 bool rig_hides(struct rigpeer *p);
 void rig_report(struct rigpeer *p, const struct rignode *n, bool reachable);
 /* State of the node in NODES; 0: it is not there. */

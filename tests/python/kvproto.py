@@ -348,7 +348,7 @@ def seeds():
     boot, host, key = hash_of(1), hash_of(2), b'model@tp0@0123456789abcdef'
     record = pack('node_rec', {
         'boot': boot, 'host': host, 'state': 2, 'addr_len': 15, 'name_len': 2,
-        'heard_ms': 700, 'pool_bytes': 1 << 34, 'ready_bytes': 1 << 33,
+        'masters': 2, 'sessions': 1, 'heard_ms': 700, 'pool_bytes': 1 << 34, 'ready_bytes': 1 << 33,
         'free_bytes': 1 << 30, 'pinned_bytes': 4096, 'keys': 12345,
         'victim_age_ms': 98765}) + b'10.0.0.1:50052n1'
     le64 = struct.Struct('<Q').pack
@@ -390,26 +390,36 @@ def seeds():
         pack('get_ent_r', {'status': 1}) + pair + b'value')
     yield 'RELEASE', {'count': 1, 'closed': 99}, le64(5)
     yield 'LOOKUP', {'count': 2, 'flags': 1}, hash_of(8) + hash_of(9)
-    yield 'LOOKUP_R', {'count': 2, 'nodes': 1, 'flags': 1}, (
+    yield 'LOOKUP_R', {'count': 2, 'nodes': 1, 'flags': 5}, (
         bytes([1, 0]) + b'\0\0' + record)
     yield 'NODES', {}
-    yield 'NODES_R', {'count': 2, 'master_keys': 24690}, record * 2
+    yield 'NODES_R', {'flags': 2, 'count': 2, 'master_keys': 24690,
+                      'lacking': 1}, record * 2
     yield 'REPORT', {'boot': boot, 'status': 9}
     yield 'JOIN', {'host': host, 'pool': hash_of(3), 'pool_bytes': 1 << 34,
-                   'addr_len': 6, 'name_len': 2}, b':50052n1'
-    yield 'JOIN_R', {'heartbeat_ms': 1000, 'ttl_ms': 10000}
+                   'addr_len': 6, 'name_len': 2, 'masters': 2}, b':50052n1'
+    yield 'JOIN_R', {'heartbeat_ms': 1000, 'ttl_ms': 10000, 'stamp': 123456}
     yield 'HEARTBEAT', {
         'pool_bytes': 1 << 34, 'ready_bytes': 1 << 33, 'free_bytes': 1 << 30,
         'pinned_bytes': 4096, 'keys': 12345, 'victim_age_ms': 98765,
         'evicted_keys': 3, 'evicted_bytes': 300000, 'put_fails': 1,
-        'soft_pinned': 2}
-    yield 'HEARTBEAT_R', {}
+        'soft_pinned': 2, 'echo': 123456, 'sessions': 3, 'others': 2}, (
+        pack('heartbeat_ent', {
+            'boot': hash_of(3), 'stamp': 654321, 'digest': 0xabcdef,
+            'nodes': 2, 'listed': 2}) + boot[:8] + hash_of(4)[:8] +
+        pack('heartbeat_ent', {
+            'boot': hash_of(5), 'stamp': 777, 'digest': 0xfedcba,
+            'nodes': 2}))
+    yield 'HEARTBEAT_R', {
+        'flags': 1, 'nodes': 1, 'digest': 0x123, 'stamp': 123457,
+        'listed': 1}, boot[:8]
     entry = {'hash': hash_of(8), 'put_id': put_id}
     yield 'PUBLISH', {'added': 1, 'gone': 1, 'flags': 3}, pack(
         'publish_ent', entry) * 2
     yield 'PUBLISH_R', {'count': 2}, bytes([1, 3])
     yield 'DECIDE', {'count': 1}, pack('decide_ent', dict(entry, verdict=2))
-    yield 'CHECK', {'count': 1}, pack('publish_ent', entry)
+    yield 'CHECK', {'count': 1}, pack('check_ent', dict(
+        entry, rival={'random': 5, 'version': 2}, flags=1))
     yield 'CHECK_R', {'count': 2}, bytes([1, 0])
     yield 'WANT', {'count': 1}, hash_of(8)
     yield 'REMOVE', {'op': 1, 'tenant_len': 4, 'count': 2}, (

@@ -106,14 +106,15 @@ take_session(struct simmaster *m)
 	struct kv_hello_r hr = { .version = kv_le16(KV_WIRE_VERSION) };
 	struct kv_join_r jr = { .status = m->refuse,
 				.heartbeat_ms = kv_le32(1000),
-				.ttl_ms = kv_le32(10000) };
+				.ttl_ms = kv_le32(10000),
+				.stamp = kv_le64(1) };
 	struct wireframe *f;
 
 	while ((f = wirepeer_take(&m->peer, KV_MSG_HELLO))) {
 		assert(((struct kv_hello *)(void *)f->body)->role ==
 		       KV_ROLE_NODE);
 		m->hellos++;
-		hr.boot.b[0] = 200;
+		hr.boot.b[0] = m->boot;
 		wirepeer_send(&m->peer, KV_MSG_HELLO_R, f->id, &hr, NULL, 0);
 		wireframe_free(f);
 	}
@@ -127,8 +128,13 @@ take_session(struct simmaster *m)
 	while ((f = wirepeer_take(&m->peer, KV_MSG_HEARTBEAT))) {
 		m->beats++;
 		memcpy(&m->beat, f->body, sizeof(m->beat));
-		wirepeer_send(&m->peer, KV_MSG_HEARTBEAT_R, f->id, NULL, NULL,
-			      0);
+		m->told_len = f->tail_len;
+		assert(m->told_len <= sizeof(m->told));
+		memcpy(m->told, f->tail, f->tail_len);
+		m->beat_r.stamp = kv_le64(m->beats + 1);
+		wirepeer_send(
+			&m->peer, KV_MSG_HEARTBEAT_R, f->id, &m->beat_r, m->ids,
+			kv_get32(m->beat_r.listed) * sizeof(struct kv_le64));
 		wireframe_free(f);
 	}
 }
@@ -242,6 +248,7 @@ simnode_open(struct simnode *s, const struct simnode_opts *opts)
 	s->sn = simnet_new(s->loop, &s->clock, &net);
 	for (unsigned i = 0; i < SIMNODE_MASTERS; i++) {
 		s->masters[i].s = s;
+		s->masters[i].boot = (uint8_t)(200 + i);
 		s->masters[i].net =
 			simnet_process(s->sn, master_hosts[i], 10 + (int)i);
 		if (i < opts->masters)

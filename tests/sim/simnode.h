@@ -34,8 +34,13 @@ struct simmaster {
 	uint8_t verdict; /* on all adds; 0: STAYS */
 	uint8_t refuse;  /* JOIN_R says this */
 	unsigned hellos, joins, beats, publishes, syncs, sync_ends, leaves;
-	struct kv_heartbeat beat; /* the last one */
 	struct kv_id pool;        /* of the last JOIN */
+	uint8_t boot;             /* first byte of its boot id */
+	struct kv_heartbeat beat; /* the last one, */
+	uint8_t told[256];        /* and what it told of others */
+	size_t told_len;
+	struct kv_heartbeat_r beat_r; /* the answer: stamp is filled in */
+	struct kv_le64 ids[8];        /* what it lists */
 	struct kv_publish_ent *held;
 	size_t n_held;
 };

@@ -1033,23 +1033,30 @@ a_silent_master_is_not_waited_for(void **state)
 }
 
 static void
-all_masters_know_it_and_the_first_decides(void **state)
+the_word_of_one_master_against_it_is_enough(void **state)
 {
 	struct simput item = { "k", 3, "abc" };
 	struct simreq r;
-	uint64_t id;
+	unsigned i;
 
 	(void)state;
-	sim.masters[0].by_hand = true;
-	sim.masters[1].verdict = KV_VERDICT_GOES;
 	simreq_open_tcp(&r, &sim);
-	id = simreq_put(&r, &item, 1, NULL);
-	simnode_run(&sim, 20);
-	/* The second one has answered; the first one's word is waited for. */
-	assert_int_equal(simreq_put_status(&r, id, 0), -1);
-	simnode_master_verdict(&sim, 0, KV_VERDICT_STAYS);
-	simnode_run(&sim, 5);
-	assert_int_equal(simreq_put_status(&r, id, 0), KV_OK);
+	for (i = 0; i < 2; i++) {
+		uint64_t id;
+
+		sim.masters[i].verdict = KV_VERDICT_GOES;
+		sim.masters[1 - i].by_hand = true;
+		id = simreq_put(&r, &item, 1, NULL);
+		simnode_run(&sim, 20);
+		/* Nobody waits for the other one. */
+		assert_int_equal(simreq_put_status(&r, id, 0), KV_EEXISTS);
+		simnode_master_verdict(&sim, 1 - i, KV_VERDICT_STAYS);
+		sim.masters[i].verdict = KV_VERDICT_STAYS;
+		sim.masters[1 - i].by_hand = false;
+		simnode_run(&sim, 5);
+		assert_int_equal(simreq_get_one(&r, "k", NULL, NULL), KV_EMISS);
+		assert_false(simnode_master_has(&sim, 1 - i, "k"));
+	}
 	simreq_close(&r);
 }
 
@@ -1074,21 +1081,98 @@ a_put_is_not_over_before_every_master_knows(void **state)
 }
 
 static void
-the_second_master_decides_when_the_first_is_lost(void **state)
+a_master_that_ended_is_not_waited_for(void **state)
 {
 	struct simput item = { "k", 3, "abc" };
+	struct simput_opts opts = { .budget_ms = 10000 };
 	struct simreq r;
 	uint64_t id;
 
 	(void)state;
 	sim.masters[0].by_hand = true;
-	sim.masters[1].verdict = KV_VERDICT_GOES;
 	simreq_open_tcp(&r, &sim);
-	id = simreq_put(&r, &item, 1, NULL);
+	id = simreq_put(&r, &item, 1, &opts);
 	simnode_run(&sim, 20);
 	simnode_master_down(&sim, 0);
+	/* It is dialled again, and refuses: its process is gone. */
+	simnode_run(&sim, 110);
+	assert_int_equal(simreq_put_status(&r, id, 0), KV_OK);
+	assert_int_equal(simnode_stat(&sim, "puts_unpublished"), 0);
+	simreq_close(&r);
+}
+
+/* It may be that only this connection broke: it still answers for this node. */
+static void
+a_master_that_may_live_is_waited_for(void **state)
+{
+	struct simput item = { "k", 3, "abc" };
+	struct simput late = { "l", 3, "abc" };
+	struct simput_opts opts = { .budget_ms = 10000 };
+	struct simreq r;
+	uint64_t id, id2;
+
+	(void)state;
+	simnode_run(&sim, 300);
+	sim.masters[0].by_hand = true;
+	simreq_open_tcp(&r, &sim);
+	id = simreq_put(&r, &item, 1, &opts);
+	simnet_cut(sim.sn, "n", "m0");
+	simnet_cut(sim.sn, "m0", "n");
+	simnet_reset(sim.sn, "n", "m0");
+	simnode_run(&sim, 20);
+	assert_int_equal(kv_node_sessions(sim.node), 1);
+	id2 = simreq_put(&r, &late, 1, &opts);
+	simnode_run(&sim, 600);
+	assert_int_equal(simreq_put_status(&r, id, 0), -1);
+	assert_int_equal(simreq_put_status(&r, id2, 0), -1);
+	simnode_run(&sim, 400);
+	assert_int_equal(simreq_put_status(&r, id, 0), KV_OK);
+	assert_int_equal(simreq_put_status(&r, id2, 0), KV_OK);
+	assert_int_equal(simnode_stat(&sim, "puts_unpublished"), 0);
+	simreq_close(&r);
+}
+
+static void
+one_that_is_another_process_is_not_waited_for(void **state)
+{
+	struct simput item = { "k", 3, "abc" };
+	struct simput_opts opts = { .budget_ms = 10000 };
+	struct simreq r;
+	uint64_t id;
+
+	(void)state;
+	sim.masters[0].by_hand = true;
+	simreq_open_tcp(&r, &sim);
+	id = simreq_put(&r, &item, 1, &opts);
+	simnode_master_down(&sim, 0);
+	sim.masters[0].boot = 77;
+	sim.masters[0].refuse = KV_EBUSY; /* it has no room for this node */
+	simnode_master_up(&sim, 0);
+	simnode_run(&sim, 110);
+	assert_int_equal(simreq_put_status(&r, id, 0), KV_OK);
+	simreq_close(&r);
+}
+
+static void
+one_that_comes_back_is_told_again(void **state)
+{
+	struct simput item = { "k", 3, "abc" };
+	struct simput_opts opts = { .budget_ms = 10000 };
+	struct simreq r;
+	uint64_t id;
+
+	(void)state;
+	sim.masters[0].by_hand = true;
+	simreq_open_tcp(&r, &sim);
+	id = simreq_put(&r, &item, 1, &opts);
+	simnet_reset(sim.sn, "n", "m0");
+	simnode_run(&sim, 110);
+	assert_int_equal(kv_node_sessions(sim.node), 2);
+	assert_int_equal(simreq_put_status(&r, id, 0), -1);
+	sim.masters[0].by_hand = false;
 	simnode_run(&sim, 5);
-	assert_int_equal(simreq_put_status(&r, id, 0), KV_EEXISTS);
+	assert_int_equal(simreq_put_status(&r, id, 0), KV_OK);
+	assert_true(simnode_master_has(&sim, 0, "k"));
 	simreq_close(&r);
 }
 
@@ -1268,10 +1352,12 @@ main(void)
 		WITH(setup_alone, without_a_master_it_is_shown_at_once),
 		WITH(setup, a_lost_master_decides_nothing),
 		WITH(setup, a_silent_master_is_not_waited_for),
-		WITH(setup_two, all_masters_know_it_and_the_first_decides),
+		WITH(setup_two, the_word_of_one_master_against_it_is_enough),
 		WITH(setup_two, a_put_is_not_over_before_every_master_knows),
-		WITH(setup_two,
-		     the_second_master_decides_when_the_first_is_lost),
+		WITH(setup_two, a_master_that_ended_is_not_waited_for),
+		WITH(setup_two, a_master_that_may_live_is_waited_for),
+		WITH(setup_two, one_that_is_another_process_is_not_waited_for),
+		WITH(setup_two, one_that_comes_back_is_told_again),
 		WITH(setup_two, a_master_that_joins_meanwhile_hears_of_it),
 		WITH(setup, mapped_mode_needs_an_attachment),
 		WITH(setup, an_empty_or_huge_batch_is_invalid),

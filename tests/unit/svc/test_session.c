@@ -78,6 +78,23 @@ it_joins_syncs_and_beats(void **state)
 	assert_int_equal(simnode_stat(&sim, "sessions_lost"), 0);
 }
 
+/* Where nobody listens it looks often. */
+static void
+a_master_that_is_started_is_found_at_once(void **state)
+{
+	unsigned i;
+
+	(void)state;
+	for (i = 0; i < 10; i++) {
+		simnode_run(&sim, 3000 + 111 * i);
+		assert_int_equal(kv_node_sessions(sim.node), 0);
+		simnode_master_up(&sim, 0);
+		simnode_run(&sim, 260);
+		assert_int_equal(kv_node_sessions(sim.node), 1);
+		simnode_master_down(&sim, 0);
+	}
+}
+
 static void
 what_changed_is_told_early(void **state)
 {
@@ -471,7 +488,7 @@ a_copy_that_lost_is_dropped_at_the_sync(void **state)
 }
 
 static void
-a_shown_copy_goes_when_the_deciding_master_says_so(void **state)
+a_shown_copy_goes_when_a_master_says_so(void **state)
 {
 	struct simput item = { "k", 3, "abc" };
 	struct simput_opts opts = { .random = 77 };
@@ -484,50 +501,220 @@ a_shown_copy_goes_when_the_deciding_master_says_so(void **state)
 	simreq_open_tcp(&r, &sim);
 	simreq_put(&r, &item, 1, &opts);
 	simnode_run(&sim, 5);
-	/* Of another value; by the second master: nothing happens. */
+	/* Of another value, or key: nothing happens. */
 	simnode_master_decide(&sim, 0, "k", 78, KV_VERDICT_GOES);
 	simnode_master_decide(&sim, 0, "x", 77, KV_VERDICT_GOES);
-	simnode_master_decide(&sim, 1, "k", 77, KV_VERDICT_GOES);
 	simnode_master_decide(&sim, 0, "k", 77, KV_VERDICT_STAYS);
+	simnode_master_decide(&sim, 1, "k", 77, KV_VERDICT_OPEN);
 	simnode_run(&sim, 5);
 	assert_int_equal(simreq_get_one(&r, "k", &get, NULL), KV_OK);
-	simnode_master_decide(&sim, 0, "k", 77, KV_VERDICT_GOES);
+	simnode_master_decide(&sim, 1, "k", 77, KV_VERDICT_GOES);
 	simnode_run(&sim, 5);
 	assert_int_equal(simreq_get_one(&r, "k", &get, NULL), KV_EMISS);
-	assert_false(simnode_master_has(&sim, 1, "k"));
+	assert_false(simnode_master_has(&sim, 0, "k"));
 	simreq_close(&r);
 }
 
-static void
-check_says_what_is_held(void **state)
+/* CHECK of one key against another copy; the answer. */
+static uint8_t
+check(unsigned master, const char *key, struct kv_put_id mine,
+      struct kv_put_id rival, uint8_t flags)
 {
-	struct simmaster *m = &sim.masters[0];
-	struct kv_check c = { .count = kv_le32(3) };
-	struct kv_publish_ent e[3];
-	struct simput item = { "k", 3, "abc" };
-	struct simput_opts opts = { .random = 77 };
+	struct simmaster *m = &sim.masters[master];
+	struct kv_check c = { .count = kv_le32(2) };
+	struct kv_check_ent e[2] = { {
+					     .hash = simnode_hash(key),
+					     .put_id = mine,
+					     .rival = rival,
+					     .flags = flags,
+				     },
+				     { .hash = simnode_hash("no such") } };
 	struct wireframe *f;
-	struct simreq r;
+	uint8_t keeps;
 
-	(void)state;
-	join(0);
-	simreq_open_tcp(&r, &sim);
-	simreq_put(&r, &item, 1, &opts);
-	simnode_run(&sim, 5);
-	memset(e, 0, sizeof(e));
-	e[0].hash = e[1].hash = simnode_hash("k");
-	e[0].put_id.random = kv_le64(77);
-	e[1].put_id.random = kv_le64(78);
-	e[2].hash = simnode_hash("x");
 	wirepeer_send(&m->peer, KV_MSG_CHECK, 5, &c, e, sizeof(e));
 	simnode_run(&sim, 5);
 	f = wirepeer_take(&m->peer, KV_MSG_CHECK_R);
 	assert_non_null(f);
 	assert_int_equal(f->id, 5);
-	assert_int_equal(f->tail_len, 3);
-	assert_memory_equal(f->tail, "\1\0\0", 3);
+	assert_int_equal(f->tail_len, 2);
+	assert_int_equal(f->tail[1], 0);
+	keeps = f->tail[0];
 	wireframe_free(f);
+	return keeps;
+}
+
+static struct kv_put_id
+put_id(uint64_t random, uint32_t version)
+{
+	return (struct kv_put_id){ kv_le64(random), kv_le32(version) };
+}
+
+/* Against a copy of version, random number, shown or not. */
+static const struct rival {
+	uint32_t version;
+	uint64_t random;
+	uint8_t flags;
+	bool hidden_keeps, shown_keeps;
+} rivals[] = {
+	{ 5, 78, 0, true, true },
+	{ 5, 76, 0, false, true },
+	{ 5, 78, KV_CHECK_SHOWN, false, true },
+	{ 5, 76, KV_CHECK_SHOWN, false, false },
+	{ 4, 76, KV_CHECK_SHOWN, true, true },
+	{ 6, 78, 0, false, false },
+	{ 5, 76, KV_CHECK_SHOWN | KV_CHECK_FIRST, false, true },
+	{ 5, 76, KV_CHECK_FIRST, false, true },
+	{ 6, 78, KV_CHECK_SHOWN | KV_CHECK_FIRST, false, false },
+};
+
+static void
+a_shown_copy_is_kept_against_worse_ones(void **state)
+{
+	struct simput item = { "k", 3, "abc" };
+	struct simput_opts opts = { .random = 77, .version = 5 };
+	struct simreq r;
+	size_t i;
+
+	(void)state;
+	join(0);
+	simreq_open_tcp(&r, &sim);
+	for (i = 0; i < sizeof(rivals) / sizeof(rivals[0]); i++) {
+		const struct rival *v = &rivals[i];
+
+		simreq_put(&r, &item, 1, &opts);
+		simnode_run(&sim, 5);
+		assert_int_equal(check(0, "k", put_id(78, 5), put_id(1, 9), 0),
+				 0);
+		assert_int_equal(check(0, "k", put_id(77, 5),
+				       put_id(v->random, v->version), v->flags),
+				 v->shown_keeps);
+		assert_int_equal(simreq_get_one(&r, "k", NULL, NULL),
+				 v->shown_keeps ? KV_OK : KV_EMISS);
+		assert_int_equal(simnode_master_has(&sim, 0, "k"),
+				 v->shown_keeps);
+	}
 	simreq_close(&r);
+}
+
+/* Another master asks while this one has not answered yet. */
+static void
+a_hidden_copy_gives_way_to_better_ones(void **state)
+{
+	struct simput item = { "k", 3, "abc" };
+	struct simput_opts opts = { .random = 77,
+				    .version = 5,
+				    .budget_ms = 10000 };
+	struct simreq r;
+	size_t i;
+
+	(void)state;
+	join(0);
+	join(1);
+	simreq_open_tcp(&r, &sim);
+	for (i = 0; i < sizeof(rivals) / sizeof(rivals[0]); i++) {
+		const struct rival *v = &rivals[i];
+		char key[8];
+		uint64_t id;
+
+		snprintf(key, sizeof(key), "k%zu", i);
+		item.key = key;
+		sim.masters[0].by_hand = true;
+		id = simreq_put(&r, &item, 1, &opts);
+		simnode_run(&sim, 5);
+		assert_int_equal(check(1, key, put_id(77, 5),
+				       put_id(v->random, v->version), v->flags),
+				 v->hidden_keeps);
+		assert_int_equal(simreq_put_status(&r, id, 0),
+				 v->hidden_keeps ? -1 : KV_EEXISTS);
+		simnode_master_verdict(&sim, 0, KV_VERDICT_STAYS);
+		sim.masters[0].by_hand = false;
+		simnode_run(&sim, 5);
+		assert_int_equal(simreq_put_status(&r, id, 0),
+				 v->hidden_keeps ? KV_OK : KV_EEXISTS);
+		assert_int_equal(simnode_master_has(&sim, 0, key),
+				 v->hidden_keeps);
+		assert_int_equal(simnode_master_has(&sim, 1, key),
+				 v->hidden_keeps);
+	}
+	simreq_close(&r);
+}
+
+/* ---- heartbeats, of several masters ---- */
+
+static const struct kv_heartbeat_ent *
+told(unsigned master)
+{
+	return (const void *)sim.masters[master].told;
+}
+
+static void
+what_others_know_is_told(void **state)
+{
+	struct simmaster *m = sim.masters;
+
+	(void)state;
+	m[1].beat_r.nodes = m[1].beat_r.listed = kv_le32(2);
+	m[1].beat_r.digest = kv_le64(99);
+	m[1].ids[0] = kv_le64(7);
+	m[1].ids[1] = kv_le64(8);
+	join(0);
+	simnode_run(&sim, 1000);
+	assert_in_range(m[0].beats, 7, 10);
+	assert_int_equal(m[0].beat.others, 0);
+	assert_int_equal(m[0].beat.sessions, 1);
+	assert_int_equal(kv_get64(m[0].beat.echo), m[0].beats);
+	simnode_master_up(&sim, 1);
+	while (m[0].beat.others == 0)
+		simnode_run(&sim, 1);
+	assert_int_equal(m[0].beat.sessions, 2);
+	assert_int_equal(m[0].told_len, sizeof(*told(0)) + 16);
+	assert_int_equal(told(0)->boot.b[0], 201);
+	assert_int_equal(kv_get64(told(0)->digest), 99);
+	assert_int_equal(kv_get32(told(0)->nodes), 2);
+	assert_int_equal(kv_get32(told(0)->listed), 2);
+	assert_memory_equal(told(0) + 1, m[1].ids, 16);
+	/* Once, until there are others. */
+	simnode_run(&sim, 300);
+	assert_int_equal(m[0].told_len, sizeof(*told(0)));
+	assert_int_equal(kv_get32(told(0)->listed), 0);
+	assert_in_range(kv_get64(told(0)->stamp), m[1].beats, m[1].beats + 1);
+	m[1].beat_r.digest = kv_le64(100);
+	simnode_run(&sim, 600);
+	assert_int_equal(kv_get64(told(0)->digest), 100);
+	/* Or when it is asked for again. */
+	m[0].beat_r.flags = KV_HEARTBEAT_AGAIN;
+	simnode_run(&sim, 600);
+	assert_int_equal(m[0].told_len, sizeof(*told(0)) + 16);
+	/* It is gone. */
+	simnode_master_down(&sim, 1);
+	simnode_run(&sim, 300);
+	assert_int_equal(m[0].beat.others, 0);
+	assert_int_equal(m[0].beat.sessions, 1);
+}
+
+static void
+a_bad_answer_to_a_heartbeat_ends_the_session(void **state)
+{
+	static const struct kv_heartbeat_r bad[] = {
+		/* Some of its nodes; nodes that it had not listed. */
+		{ .nodes = { { 3 } }, .listed = { { 2 } } },
+		{ .nodes = { { 3 } }, .digest = { { 5 } } },
+		{ .status = KV_ECLOSED },
+	};
+	size_t i;
+
+	(void)state;
+	simnode_master_up(&sim, 0);
+	for (i = 0; i < 3; i++) {
+		memset(&sim.masters[0].beat_r, 0,
+		       sizeof(sim.masters[0].beat_r));
+		simnode_run(&sim, 1500);
+		assert_int_equal(kv_node_sessions(sim.node), 1);
+		sim.masters[0].beat_r = bad[i];
+		while (simnode_stat(&sim, "sessions_lost") == i)
+			simnode_run(&sim, 1);
+	}
 }
 
 /* What it asks for itself is no answer. */
@@ -550,6 +737,24 @@ a_master_that_only_talks_is_silent(void **state)
 	}
 	assert_int_equal(kv_node_sessions(sim.node), 1);
 	simnet_heal(sim.sn, "n", "m0");
+}
+
+static void
+a_master_that_is_named_twice_has_one_session(void **state)
+{
+	(void)state;
+	sim.masters[1].boot = sim.masters[0].boot;
+	join(0);
+	simnode_master_up(&sim, 1);
+	simnode_run(&sim, 3000);
+	assert_int_equal(kv_node_sessions(sim.node), 1);
+	assert_int_equal(sim.masters[0].joins, 1);
+	assert_int_equal(sim.masters[1].joins, 0);
+	/* The other one is tried when this one fails. */
+	simnode_master_down(&sim, 0);
+	simnode_run(&sim, 1500);
+	assert_int_equal(kv_node_sessions(sim.node), 1);
+	assert_int_equal(sim.masters[1].joins, 1);
 }
 
 static void
@@ -624,6 +829,7 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 		WITH(setup, it_joins_syncs_and_beats),
+		WITH(setup, a_master_that_is_started_is_found_at_once),
 		WITH(setup, what_changed_is_told_early),
 		WITH(setup, join_tells_who_and_where),
 		WITH(setup, a_master_that_is_not_there_is_waited_for),
@@ -642,10 +848,13 @@ main(void)
 		WITH(setup, what_left_is_withdrawn),
 		WITH(setup, a_key_that_comes_back_at_once_is_not_withdrawn),
 		WITH(setup, a_copy_that_lost_is_dropped_at_the_sync),
-		WITH(setup_two,
-		     a_shown_copy_goes_when_the_deciding_master_says_so),
-		WITH(setup, check_says_what_is_held),
+		WITH(setup_two, a_shown_copy_goes_when_a_master_says_so),
+		WITH(setup, a_shown_copy_is_kept_against_worse_ones),
+		WITH(setup_two, a_hidden_copy_gives_way_to_better_ones),
+		WITH(setup_two, what_others_know_is_told),
+		WITH(setup_two, a_bad_answer_to_a_heartbeat_ends_the_session),
 		WITH(setup_two, a_master_that_only_talks_is_silent),
+		WITH(setup_two, a_master_that_is_named_twice_has_one_session),
 		WITH(setup, wanted_keys_leave_after_others),
 		WITH(setup, broken_words_of_a_master_end_its_session),
 		WITH(setup, a_master_can_ask_what_a_requester_can),
