@@ -98,6 +98,8 @@ kvdiag_nodes(struct kvdiag *d)
 				nodes[i].heard_ms * KV_NS_PER_MS);
 		kv_out_bytes(d->out, "pool_bytes", nodes[i].pool_bytes);
 		kv_out_u64(d->out, "keys", nodes[i].keys);
+		kv_out_u64(d->out, "sessions", nodes[i].sessions);
+		kv_out_u64(d->out, "masters", nodes[i].masters);
 		kv_out_string(d->out, "boot", nodes[i].boot);
 		kv_out_end(d->out, KV_OUT_ROW);
 	}

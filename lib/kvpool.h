@@ -294,6 +294,8 @@ struct kv_node_info {
 	char state[16]; /* "live", "joining", "suspect", "leaving" */
 	uint64_t pool_bytes, ready_bytes, free_bytes, pinned_bytes, keys;
 	uint64_t victim_age_ms, heard_ms;
+	uint32_t masters;  /* that it was told of */
+	uint32_t sessions; /* with how many of them it has one */
 };
 
 /* Fills up to max records; returns how many nodes there are. They are the

@@ -10,6 +10,8 @@
 
 #define TRY_NS       KV_NS_PER_S
 #define TRY_LEAST_NS (200 * KV_NS_PER_MS)
+/* While there is another one to ask. */
+#define TRY_FIRST_NS (300 * KV_NS_PER_MS)
 
 static void ask_next(struct kv_ask *ask);
 
@@ -73,15 +75,24 @@ ask_answered(struct kv_call *call, int status, const struct kv_msg *msg)
 	ask_end(ask, 0, msg);
 }
 
+/* How long this one is waited for, at most. */
+static uint64_t
+ask_patience(const struct kv_ask *ask)
+{
+	struct kv_hub *hub = ask->ch->hub;
+
+	if (ask->master == KV_HUB_MASTERS_MAX)
+		return TRY_NS;
+	if (kv_hub_master_has_failed(hub, (unsigned)ask->master))
+		return TRY_LEAST_NS;
+	return kv_hub_master_has_other(hub, ask->tried) ? TRY_FIRST_NS : TRY_NS;
+}
+
 static void
 ask_send(struct kv_ask *ask)
 {
 	struct kv_chan *ch = ask->ch;
-	uint64_t most = ask->master < KV_HUB_MASTERS_MAX &&
-					kv_hub_master_has_failed(
-						ch->hub, (unsigned)ask->master)
-				? TRY_LEAST_NS
-				: TRY_NS;
+	uint64_t most = ask_patience(ask);
 	uint64_t until = ask->try_ns ? kv_loop_now(ch->loop) + ask->try_ns
 				     : kv_chan_patience(ch, ask->deadline,
 							TRY_LEAST_NS, most);
@@ -118,20 +129,50 @@ ask_open(struct kv_link_wait *w, int status)
 		ask_send(ask);
 }
 
+/* Those that failed are dialled again, now and then, but for one. */
+static void
+masters_try(struct kv_chan *ch, int but)
+{
+	unsigned i;
+
+	for (i = 0; i < ch->hub->n_masters; i++)
+		if ((int)i != but && kv_hub_master_has_failed(ch->hub, i))
+			kv_chan_try_master(ch, i);
+}
+
+/* The next master, or -1. */
+static int
+master_choose(struct kv_ask *ask)
+{
+	struct kv_hub *hub = ask->ch->hub;
+	uint64_t now = kv_loop_now(ask->ch->loop);
+	int chosen = -1;
+	unsigned i;
+
+	for (i = 0; i < hub->n_masters; i++) {
+		if (ask->tried & 1u << i || kv_hub_master_is_down(hub, i, now))
+			continue;
+		if (!kv_hub_master_has_failed(hub, i)) {
+			chosen = (int)i;
+			break;
+		}
+		if (chosen < 0 && !ask->is_extra)
+			chosen = (int)i;
+	}
+	masters_try(ask->ch, chosen);
+	return chosen;
+}
+
 /* Whom to ask now; NULL: nobody is left. */
 static struct kv_link *
 ask_choose(struct kv_ask *ask)
 {
 	struct kv_chan *ch = ask->ch;
-	uint64_t now = kv_loop_now(ch->loop);
-	unsigned i;
+	int i = ask->local_only ? -1 : master_choose(ask);
 
-	for (i = 0; i < ch->hub->n_masters && !ask->local_only; i++) {
-		if (ask->tried & 1u << i ||
-		    kv_hub_master_is_down(ch->hub, i, now))
-			continue;
+	if (i >= 0) {
 		ask->tried |= 1u << i;
-		ask->master = (int)i;
+		ask->master = i;
 		return ch->masters[i];
 	}
 	if (!(ask->or_local || ask->local_only) || !ch->local ||
@@ -176,7 +217,7 @@ void
 kv_ask_start(struct kv_chan *ch, struct kv_ask *ask)
 {
 	ask->ch = ch;
-	ask->tried = 0;
+	ask->tried = ask->skip;
 	ask->status = -KV_EUNREACHABLE;
 	ask->from_local = false;
 	ask->link = NULL;

@@ -2,7 +2,9 @@
 #define KV_SVC_ASK_H
 
 /* A request to the first master that answers; when none does, and or_local is
- * set, to the local node; with local_only, to that alone. */
+ * set, to the local node; with local_only, to that alone. One that failed is
+ * asked when there is no other; else it is but dialled again, now and then, and
+ * the call does not wait for that. */
 
 #include "svc/chan.h"
 
@@ -11,6 +13,9 @@ struct kv_ask {
 	enum kv_msg_type type;
 	bool or_local;
 	bool local_only;
+	bool is_extra;     /* another one has answered, and that will do: none
+			    * that failed is waited for */
+	unsigned skip;     /* bits of masters that are not asked */
 	uint64_t deadline; /* of the whole, ns */
 	uint64_t try_ns;   /* what one of them may take; 0: a second */
 	/* Fills body and tail (kv_conn_tail); 0 or -errno, which ends it. Runs

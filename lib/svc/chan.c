@@ -8,10 +8,10 @@
 #include "base/clock.h"
 #include "base/num.h"
 #include "base/status.h"
-#include "svc/ask.h"
+#include "svc/roll.h"
 
 struct kv_chan_refresh {
-	struct kv_ask ask;
+	struct kv_roll roll;
 	bool is_under_way;
 	void (*fn)(struct kv_chan *ch, void *arg);
 	void *arg;
@@ -68,12 +68,14 @@ kv_chan_free(struct kv_chan *ch)
 	if (!ch)
 		return;
 	if (ch->refresh)
-		kv_ask_cancel(&ch->refresh->ask);
+		kv_roll_cancel(&ch->refresh->roll);
 	free(ch->refresh);
 	while ((l = KV_LIST_FIRST(&ch->nodes, struct kv_link, node)))
 		kv_link_free(l);
-	for (i = 0; i < KV_HUB_MASTERS_MAX; i++)
+	for (i = 0; i < KV_HUB_MASTERS_MAX; i++) {
+		kv_link_wait_cancel(&ch->trials[i].wait);
 		kv_link_free(ch->masters[i]);
+	}
 	kv_link_free(ch->local);
 	free(ch);
 }
@@ -176,35 +178,51 @@ kv_chan_report(struct kv_chan *ch, const struct kv_id *boot, int status)
 	}
 }
 
-/* ---- the table of nodes ---- */
-
-static int
-nodes_build(struct kv_ask *ask, struct kv_conn *c, void *body)
-{
-	(void)ask;
-	(void)c;
-	(void)body;
-	return 0;
-}
+/* ---- masters that failed ---- */
 
 static void
-nodes_answered(struct kv_ask *ask, int status, const struct kv_msg *msg)
+trial_over(struct kv_link_wait *w, int status)
+{
+	struct kv_chan_trial *t =
+		KV_CONTAINER_OF(w, struct kv_chan_trial, wait);
+	struct kv_chan *ch = t->ch;
+
+	if (status == 0)
+		kv_hub_master_up(ch->hub, t->i);
+	else if (kv_status_scope(status) != KV_SCOPE_SELF)
+		kv_hub_master_down(ch->hub, t->i, kv_loop_now(ch->loop),
+				   kv_link_why(ch->masters[t->i], status));
+}
+
+void
+kv_chan_try_master(struct kv_chan *ch, unsigned i)
+{
+	struct kv_chan_trial *t = &ch->trials[i];
+	uint64_t now = kv_loop_now(ch->loop);
+	int rc;
+
+	if (t->wait.to || !kv_hub_master_try(ch->hub, i, now))
+		return;
+	t->ch = ch;
+	t->i = i;
+	t->wait.fn = trial_over;
+	rc = kv_link_open(ch->masters[i], &t->wait, false, now + KV_NS_PER_S);
+	if (rc != 0)
+		trial_over(&t->wait, rc > 0 ? 0 : rc);
+}
+
+/* ---- the table of nodes ---- */
+
+static void
+refreshed(struct kv_roll *roll, int status)
 {
 	struct kv_chan_refresh *r =
-		KV_CONTAINER_OF(ask, struct kv_chan_refresh, ask);
-	struct kv_chan *ch = ask->ch;
-	const struct kv_nodes_r *body;
-	struct kv_cut c;
+		KV_CONTAINER_OF(roll, struct kv_chan_refresh, roll);
 
+	(void)status; /* what is known already must do */
 	r->is_under_way = false;
-	if (status == 0) {
-		body = msg->body;
-		kv_cut_init(&c, msg);
-		kv_hub_learn(ch->hub, &c, kv_get32(body->count), true,
-			     kv_loop_now(ch->loop));
-	}
 	if (r->fn)
-		r->fn(ch, r->arg);
+		r->fn(roll->ask.ch, r->arg);
 }
 
 bool
@@ -226,11 +244,9 @@ kv_chan_refresh(struct kv_chan *ch, void (*fn)(struct kv_chan *ch, void *arg),
 	if (r->is_under_way)
 		return fn != NULL;
 	r->is_under_way = true;
-	r->ask.type = KV_MSG_NODES;
-	r->ask.deadline = kv_loop_now(ch->loop) + 2 * KV_NS_PER_S;
-	r->ask.build = nodes_build;
-	r->ask.fn = nodes_answered;
-	kv_ask_start(ch, &r->ask);
+	r->roll.deadline = kv_loop_now(ch->loop) + 2 * KV_NS_PER_S;
+	r->roll.fn = refreshed;
+	kv_roll_start(ch, &r->roll);
 	return fn != NULL;
 }
 

@@ -16,12 +16,22 @@
 
 #define KV_CHAN_NODES_MAX 64 /* links to other nodes; more: the oldest goes */
 
+struct kv_chan;
+
+/* A master that failed, dialled again while nobody waits. */
+struct kv_chan_trial {
+	struct kv_link_wait wait;
+	struct kv_chan *ch;
+	unsigned i;
+};
+
 struct kv_chan {
 	struct kv_hub *hub;
 	struct kv_loop *loop;
 	struct kv_rng rng;
 	struct kv_link *local; /* NULL: none */
 	struct kv_link *masters[KV_HUB_MASTERS_MAX];
+	struct kv_chan_trial trials[KV_HUB_MASTERS_MAX];
 	struct kv_list nodes; /* struct kv_link, latest used first */
 	unsigned n_nodes;
 	struct kv_chan_refresh *refresh; /* NODES under way; made on demand */
@@ -56,6 +66,9 @@ bool kv_chan_refresh(struct kv_chan *ch,
 		     void (*fn)(struct kv_chan *ch, void *arg), void *arg);
 /* fn with this arg will not run. */
 void kv_chan_refresh_cancel(struct kv_chan *ch, const void *arg);
+
+/* Dials a master that failed; the hub is told what came of it. */
+void kv_chan_try_master(struct kv_chan *ch, unsigned i);
 
 /* Tells the master what was seen of an owner, when that is news. */
 void kv_chan_report(struct kv_chan *ch, const struct kv_id *boot, int status);

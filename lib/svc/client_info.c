@@ -7,6 +7,7 @@
 #include "base/num.h"
 #include "base/status.h"
 #include "svc/client.h"
+#include "svc/roll.h"
 
 static void
 question_answered(struct kv_ask *ask, int status, const struct kv_msg *msg)
@@ -58,20 +59,6 @@ nothing_build(struct kv_ask *ask, struct kv_conn *c, void *body)
 	return 0;
 }
 
-static int
-nodes_take(struct kv_client_question *q, const struct kv_msg *msg)
-{
-	const struct kv_nodes_r *r = msg->body;
-	struct kv_cut c;
-
-	kv_cut_init(&c, msg);
-	if (r->status != KV_OK)
-		return kv_status_of_peer(r->status);
-	return -kv_status_from_errno(
-		kv_hub_learn(q->ask.ch->hub, &c, kv_get32(r->count), true,
-			     kv_loop_now(q->ask.ch->loop)));
-}
-
 void
 kv_client_hex(char out[33], const struct kv_id *id)
 {
@@ -100,23 +87,62 @@ node_info(struct kv_node_info *out, const struct kv_hub_node *n)
 	out->keys = n->keys;
 	out->victim_age_ms = n->victim_age_ms;
 	out->heard_ms = n->heard_ms;
+	out->masters = n->masters;
+	out->sessions = n->sessions;
+}
+
+struct nodes_call {
+	struct kv_roll roll;
+	int status;
+	bool is_done;
+};
+
+static void
+nodes_told(struct kv_roll *roll, int status)
+{
+	struct nodes_call *call =
+		KV_CONTAINER_OF(roll, struct nodes_call, roll);
+
+	call->status = status;
+	call->is_done = true;
+}
+
+static void
+nodes_abort(void *op)
+{
+	struct nodes_call *call = op;
+
+	kv_roll_cancel(&call->roll);
+	nodes_told(&call->roll, -KV_ECLOSED);
+}
+
+int
+kv_client_ask_nodes(struct kv_client *c, unsigned *young_ms)
+{
+	struct nodes_call call = { .roll = { .fn = nodes_told } };
+	struct kv_client_chan *cc;
+	int status;
+
+	cc = kv_client_enter(c, 0, &call.roll.deadline, &status);
+	if (!cc)
+		return status;
+	kv_roll_start(cc->ch, &call.roll);
+	kv_client_run(cc, &call.is_done, nodes_abort, &call);
+	kv_client_leave(cc);
+	*young_ms = call.roll.young_ms;
+	return call.status;
 }
 
 long
 kv_client_nodes(struct kv_client *c, struct kv_node_info *nodes, size_t max)
 {
-	struct kv_client_question q = {
-		.ask = { .type = KV_MSG_NODES, .build = nothing_build },
-		.take = nodes_take,
-	};
 	struct kv_hub_node *all;
-	unsigned i, n;
+	unsigned i, n, young_ms;
 	int status;
 
 	if (!c || (max > 0 && !nodes))
 		return -KV_EINVALID;
-	q.ask.or_local = c->hub.n_masters == 0;
-	status = kv_client_ask(c, &q);
+	status = kv_client_ask_nodes(c, &young_ms);
 	if (status < 0)
 		return status;
 	all = kv_hub_nodes(&c->hub, &n);

@@ -38,11 +38,11 @@ fail(int status, char *err, size_t err_bytes, const char *fmt, ...)
 
 /* Whether it is of no use to try again. */
 static bool
-is_final(long status)
+is_final(int status)
 {
 	return status < 0 && (status == -KV_EPROTO || status == -KV_EVERSION ||
 			      status == -KV_EDENIED ||
-			      kv_status_scope((int)status) == KV_SCOPE_SELF);
+			      kv_status_scope(status) == KV_SCOPE_SELF);
 }
 
 /* The socket to try; "": none. *is_guess: nobody named it. */
@@ -225,6 +225,32 @@ local_why(const struct kv_client_chan *cc, const char *path, int status)
 	return kv_link_why(cc->ch->local, status);
 }
 
+/*
+ * Asks masters for nodes, again and again, until one answers that has had time
+ * to hear of them. (Where another client asks the nodes that it knows, this one
+ * would take the misses of a master that was started just now for true.) With a
+ * local node nobody needs a master. 0 or -kv_status.
+ */
+static int
+masters_wait(struct kv_client *c, bool has_local, uint64_t until)
+{
+	unsigned young_ms = 0;
+	bool is_over;
+	int status;
+
+	for (;;) {
+		status = kv_client_ask_nodes(c, &young_ms);
+		is_over = status == 0 ? young_ms == 0 : has_local;
+		/* An embedded node is waited for until others find it. */
+		if (c->pool)
+			is_over &= status == 0 && pool_is_found(c);
+		if (is_over || is_final(status) ||
+		    kv_clock_now(&(struct kv_clock){ 0 }) + RETRY_NS >= until)
+			return status;
+		usleep((useconds_t)(RETRY_NS / KV_NS_PER_US));
+	}
+}
+
 /* Looks for somebody who answers. */
 static int
 first_contact(struct kv_client *c, const struct kv_client_opts *o,
@@ -237,8 +263,7 @@ first_contact(struct kv_client *c, const struct kv_client_opts *o,
 	uint64_t deadline, until;
 	const char *path = c->hub.local + strlen("unix:");
 	char why[512];
-	long nodes = 0;
-	bool is_over;
+	int nodes = 0;
 
 	cc = kv_client_enter(c, wait_ms, &deadline, &status);
 	if (!cc)
@@ -256,29 +281,21 @@ first_contact(struct kv_client *c, const struct kv_client_opts *o,
 		return fail(-KV_EUNREACHABLE, err, err_bytes,
 			    "%s: no kvclient answers there: %s", path,
 			    local_why(cc, path, local));
-	while (c->hub.n_masters > 0) {
-		nodes = kv_client_nodes(c, NULL, 0);
-		/* An embedded node is waited for until others find it. */
-		is_over = c->pool ? nodes >= 0 && pool_is_found(c)
-				  : nodes >= 0 || local == 0;
-		if (is_over || is_final(nodes) ||
-		    kv_clock_now(&(struct kv_clock){ 0 }) + RETRY_NS >= until)
-			break;
-		usleep((useconds_t)(RETRY_NS / KV_NS_PER_US));
-	}
+	if (c->hub.n_masters > 0)
+		nodes = masters_wait(c, local == 0, until);
 	if (local < 0 && c->hub.n_masters == 0)
 		return fail(-KV_EUNREACHABLE, err, err_bytes,
 			    "no master is named and no kvclient runs on this "
 			    "host: start kvclient, or name a master");
 	if (nodes >= 0)
 		return 0;
-	masters_why(&c->hub, (int)nodes, why, sizeof(why));
+	masters_why(&c->hub, nodes, why, sizeof(why));
 	if (local == 0) {
 		kv_warn("master %s", why);
 		return 0;
 	}
-	if (kv_status_scope((int)nodes) == KV_SCOPE_SELF)
-		return fail((int)nodes, err, err_bytes, "master %s", why);
+	if (kv_status_scope(nodes) == KV_SCOPE_SELF)
+		return fail(nodes, err, err_bytes, "master %s", why);
 	if (is_final(nodes))
 		return fail(-KV_EUNREACHABLE, err, err_bytes, "master %s", why);
 	return fail(-KV_EUNREACHABLE, err, err_bytes,

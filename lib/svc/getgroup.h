@@ -10,6 +10,7 @@
 enum kv_getop_state {
 	KV_GETOP_WAITS, /* for an owner to be asked */
 	KV_GETOP_ASKED,
+	KV_GETOP_MOVED, /* none of its owners had it: who has it now? */
 	KV_GETOP_DONE,
 };
 

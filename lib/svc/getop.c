@@ -10,6 +10,9 @@
 #include "svc/getgroup.h"
 #include "svc/vec.h"
 
+/* A key whose owners had it no more is looked for so often again. */
+#define AGAIN_MAX 4
+
 enum phase {
 	PHASE_LOCAL,
 	PHASE_FETCH,
@@ -119,6 +122,40 @@ owner_choose(struct kv_getop *op, struct kv_getop_key *k, struct kv_id *boot)
 	return NULL;
 }
 
+/* Somebody had it a moment ago: of several writers another one may have come to
+ * stay, elsewhere. */
+static bool
+has_moved(const struct kv_getop *op, const struct kv_getop_key *k)
+{
+	return op->again < AGAIN_MAX && op->survey.keys[k->survey].n > 0;
+}
+
+static void survey_begin(struct kv_getop *op);
+
+/* Once more for the keys that have moved; false: there are none. */
+static bool
+survey_again(struct kv_getop *op)
+{
+	bool has = false;
+	size_t i;
+
+	for (i = 0; i < op->n; i++) {
+		if (op->keys[i].state != KV_GETOP_MOVED)
+			continue;
+		op->keys[i].state = KV_GETOP_WAITS;
+		op->keys[i].tried = 0;
+		has = true;
+	}
+	if (!has)
+		return false;
+	op->again++;
+	kv_survey_fini(&op->survey);
+	free(op->survey.keys);
+	op->survey = (struct kv_survey){ .ask_all = true };
+	survey_begin(op);
+	return true;
+}
+
 static void
 fetch_round(struct kv_getop *op)
 {
@@ -130,13 +167,17 @@ fetch_round(struct kv_getop *op)
 		if (op->keys[i].state != KV_GETOP_WAITS)
 			continue;
 		to = owner_choose(op, &op->keys[i], &boot);
-		if (!to || !kv_getgroup_add(op, to, &boot, (uint32_t)i))
+		if (to && kv_getgroup_add(op, to, &boot, (uint32_t)i))
+			continue;
+		if (has_moved(op, &op->keys[i]))
+			op->keys[i].state = KV_GETOP_MOVED;
+		else
 			kv_getop_result(op, i, miss_status(op, i));
 	}
-	if (kv_list_is_empty(&op->groups))
-		op_end(op);
-	else
+	if (!kv_list_is_empty(&op->groups))
 		kv_getgroup_start_all(op);
+	else if (!survey_again(op))
+		op_end(op);
 }
 
 static void

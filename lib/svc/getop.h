@@ -32,8 +32,9 @@ struct kv_getop {
 	struct kv_timer timer;
 	struct kv_defer defer;
 	int phase;
-	int lack;      /* what this process had not for some key: -kv_status */
-	bool starting; /* more groups are about to start */
+	int lack;       /* what this process had not for some key: -kv_status */
+	unsigned again; /* surveys after the first */
+	bool starting;  /* more groups are about to start */
 };
 
 /* 0, or -KV_ENOMEM: then done is not called. */

@@ -125,7 +125,7 @@ node_add(struct kv_hub *hub, const struct kv_id *boot)
 }
 
 static int
-node_fill(struct kv_hub_node *n, const struct kv_map_node *m, bool whole)
+node_fill(struct kv_hub_node *n, const struct kv_map_node *m)
 {
 	const struct kv_node_rec *r = m->rec;
 
@@ -137,9 +137,15 @@ node_fill(struct kv_hub_node *n, const struct kv_map_node *m, bool whole)
 	memcpy(n->name, m->name, r->name_len);
 	n->name[r->name_len] = 0;
 	n->host = r->host;
-	if (!whole)
-		return 0;
+	return 0;
+}
+
+static void
+node_fill_room(struct kv_hub_node *n, const struct kv_node_rec *r)
+{
 	n->state = r->state;
+	n->masters = r->masters;
+	n->sessions = r->sessions;
 	n->pool_bytes = kv_get64(r->pool_bytes);
 	n->ready_bytes = kv_get64(r->ready_bytes);
 	n->free_bytes = kv_get64(r->free_bytes);
@@ -147,7 +153,6 @@ node_fill(struct kv_hub_node *n, const struct kv_map_node *m, bool whole)
 	n->keys = kv_get64(r->keys);
 	n->victim_age_ms = kv_get64(r->victim_age_ms);
 	n->heard_ms = kv_get32(r->heard_ms);
-	return 0;
 }
 
 int
@@ -155,37 +160,84 @@ kv_hub_node_parse(struct kv_hub_node *out, const struct kv_map_node *m)
 {
 	memset(out, 0, sizeof(*out));
 	out->boot = m->rec->boot;
-	return node_fill(out, m, true);
+	node_fill_room(out, m->rec);
+	return node_fill(out, m);
 }
 
+/* roll 0: only the address. Of several masters the one is believed that has
+ * heard of the node last. */
 static int
-learn_one(struct kv_hub *hub, const struct kv_map_node *m, bool whole)
+learn_one(struct kv_hub *hub, const struct kv_map_node *m, unsigned roll)
 {
 	struct kv_hub_node *n = node_find(hub, &m->rec->boot);
+	int rc;
 
 	if (!n)
 		n = node_add(hub, &m->rec->boot);
-	return n ? node_fill(n, m, whole) : -ENOMEM;
+	if (!n)
+		return -ENOMEM;
+	if (roll > 0 && n->listed == roll &&
+	    n->heard_ms <= kv_get32(m->rec->heard_ms))
+		return 0;
+	rc = node_fill(n, m);
+	if (rc < 0 || roll == 0)
+		return rc;
+	node_fill_room(n, m->rec);
+	if (n->listed < roll)
+		n->listed = roll;
+	return 0;
 }
 
-int
-kv_hub_learn(struct kv_hub *hub, struct kv_cut *records, unsigned count,
-	     bool whole, uint64_t now)
+static int
+learn(struct kv_hub *hub, struct kv_cut *records, unsigned count, unsigned roll)
 {
 	struct kv_map_node m;
 	int rc = 0;
 
-	KV_LOCKED(&hub->lock) {
-		if (whole) {
-			hub->n_nodes = 0;
-			hub->nodes_at = now;
-		}
+	KV_LOCKED(&hub->lock)
 		for (; count > 0 && rc == 0; count--)
 			rc = kv_map_node_take(records, &m)
-				     ? learn_one(hub, &m, whole)
+				     ? learn_one(hub, &m, roll)
 				     : -EPROTO;
-	}
 	return rc;
+}
+
+int
+kv_hub_learn(struct kv_hub *hub, struct kv_cut *records, unsigned count)
+{
+	return learn(hub, records, count, 0);
+}
+
+unsigned
+kv_hub_roll_begin(struct kv_hub *hub)
+{
+	unsigned roll = 0;
+
+	KV_LOCKED(&hub->lock)
+		roll = ++hub->rolls;
+	return roll;
+}
+
+int
+kv_hub_roll_learn(struct kv_hub *hub, unsigned roll, struct kv_cut *records,
+		  unsigned count)
+{
+	return learn(hub, records, count, roll);
+}
+
+void
+kv_hub_roll_end(struct kv_hub *hub, unsigned roll, bool drop, uint64_t now)
+{
+	unsigned i, n = 0;
+
+	KV_LOCKED(&hub->lock) {
+		hub->nodes_at = now;
+		for (i = 0; drop && i < hub->n_nodes; i++)
+			if (hub->nodes[i].listed >= roll)
+				hub->nodes[n++] = hub->nodes[i];
+		if (drop)
+			hub->n_nodes = n;
+	}
 }
 
 struct kv_hub_node *

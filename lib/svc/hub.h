@@ -86,6 +86,9 @@ struct kv_hub_node {
 	uint64_t keys;
 	uint64_t victim_age_ms;
 	uint32_t heard_ms;
+	uint8_t masters;  /* that it was told of */
+	uint8_t sessions; /* with how many of them it has one */
+	unsigned listed;  /* number of the last roll it was in; 0: none */
 };
 
 /* Counters of this client. */
@@ -119,11 +122,13 @@ struct kv_hub {
 	uint64_t rng_seed;
 	struct kv_hub_node *nodes;
 	unsigned n_nodes;
-	uint64_t nodes_at; /* when NODES_R came; 0: never */
+	unsigned rolls;    /* begun */
+	uint64_t nodes_at; /* when one ended with an answer; 0: never */
 	struct kv_hub_sick *sick;
 	unsigned n_sick;
 	struct kv_hub_map *map; /* of the local node as of now */
 	uint64_t master_retry_at[KV_HUB_MASTERS_MAX];
+	uint64_t master_trial_at[KV_HUB_MASTERS_MAX]; /* the next */
 	uint64_t master_backoff[KV_HUB_MASTERS_MAX];
 	const char *master_why[KV_HUB_MASTERS_MAX]; /* NULL: it answered */
 	struct kv_log_limit master_log[KV_HUB_MASTERS_MAX];
@@ -145,10 +150,15 @@ uint64_t kv_hub_seed(struct kv_hub *hub);
  */
 int kv_hub_add_masters(struct kv_hub *hub, const char *list);
 
-/* Takes the records of a NODES_R over as the whole truth (whole), or adds the
- * addresses of a LOOKUP_R. -EPROTO, -ENOMEM. */
-int kv_hub_learn(struct kv_hub *hub, struct kv_cut *records, unsigned count,
-		 bool whole, uint64_t now);
+/* Adds the addresses of a LOOKUP_R. -EPROTO, -ENOMEM. */
+int kv_hub_learn(struct kv_hub *hub, struct kv_cut *records, unsigned count);
+/* A roll is the table of nodes, as one or several NODES_R tell it. begin gives
+ * it a number. end: it is over; drop: who was not in it is no node any more. */
+unsigned kv_hub_roll_begin(struct kv_hub *hub);
+int kv_hub_roll_learn(struct kv_hub *hub, unsigned roll, struct kv_cut *records,
+		      unsigned count);
+void kv_hub_roll_end(struct kv_hub *hub, unsigned roll, bool drop,
+		     uint64_t now);
 /* One record alone, kept nowhere. 0, -EPROTO. */
 int kv_hub_node_parse(struct kv_hub_node *out, const struct kv_map_node *m);
 /* A copy of all nodes, *n of them, to be freed. NULL: no memory; *n is 0. */
@@ -179,9 +189,13 @@ void kv_hub_master_down(struct kv_hub *hub, unsigned i, uint64_t now,
 			const char *why);
 void kv_hub_master_up(struct kv_hub *hub, unsigned i);
 bool kv_hub_master_is_down(struct kv_hub *hub, unsigned i, uint64_t now);
+/* It is due to be dialled again: by the caller, and by nobody else for now. */
+bool kv_hub_master_try(struct kv_hub *hub, unsigned i, uint64_t now);
 /* It failed, and did not answer since, so a short wait must do: others know the
  * nodes meanwhile. False as long as the client is being opened. */
 bool kv_hub_master_has_failed(struct kv_hub *hub, unsigned i);
+/* Is there one that did not fail, besides these (bits)? */
+bool kv_hub_master_has_other(struct kv_hub *hub, unsigned but);
 
 /* The mapping of that node's pool with one reference more, or NULL. */
 struct kv_hub_map *kv_hub_map_ref(struct kv_hub *hub, const struct kv_id *boot);

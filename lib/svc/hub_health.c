@@ -14,6 +14,7 @@
 #define SICK_TRIAL_NS   KV_NS_PER_S /* then another call may try */
 #define MASTER_FIRST_NS (50 * KV_NS_PER_MS)
 #define MASTER_LAST_NS  KV_NS_PER_S
+#define MASTER_TRIAL_NS KV_NS_PER_S /* as SICK_TRIAL_NS */
 
 struct kv_hub_sick {
 	struct kv_id boot;
@@ -188,6 +189,18 @@ kv_hub_master_has_failed(struct kv_hub *hub, unsigned i)
 }
 
 bool
+kv_hub_master_has_other(struct kv_hub *hub, unsigned but)
+{
+	bool has = false;
+	unsigned i;
+
+	KV_LOCKED(&hub->lock)
+		for (i = 0; i < hub->n_masters; i++)
+			has |= !(but & 1u << i) && hub->master_backoff[i] == 0;
+	return has;
+}
+
+bool
 kv_hub_master_is_down(struct kv_hub *hub, unsigned i, uint64_t now)
 {
 	bool is_down = false;
@@ -195,4 +208,18 @@ kv_hub_master_is_down(struct kv_hub *hub, unsigned i, uint64_t now)
 	KV_LOCKED(&hub->lock)
 		is_down = now < hub->master_retry_at[i];
 	return is_down;
+}
+
+bool
+kv_hub_master_try(struct kv_hub *hub, unsigned i, uint64_t now)
+{
+	bool may = false;
+
+	KV_LOCKED(&hub->lock) {
+		may = now >= hub->master_retry_at[i] &&
+		      now >= hub->master_trial_at[i];
+		if (may)
+			hub->master_trial_at[i] = now + MASTER_TRIAL_NS;
+	}
+	return may;
 }

@@ -18,6 +18,7 @@
 /* One attempt: dialling, HELLO, ATTACH. */
 #define ATTEMPT_NS       KV_NS_PER_S
 #define ATTEMPT_LEAST_NS (200 * KV_NS_PER_MS)
+#define ATTEMPT_ONE_NS   (300 * KV_NS_PER_MS) /* to a master of several */
 #define TRIAL_NS         (100 * KV_NS_PER_MS) /* for whom failed last time */
 
 static const struct kv_conn_ops conn_ops;
@@ -393,17 +394,21 @@ end_dial(struct kv_link_end *e)
 	return 0;
 }
 
-static bool
-has_failed(const struct kv_link *l)
+/* How long an attempt may take. */
+static uint64_t
+attempt_ns(const struct kv_link *l)
 {
+	struct kv_hub *hub = l->ch->hub;
 	unsigned i;
 
 	if (l->is_local || !kv_id_is_zero(l->want))
-		return kv_hub_has_failed(l->ch->hub, &l->want);
-	for (i = 0; i < l->ch->hub->n_masters; i++)
-		if (l == l->ch->masters[i])
-			return kv_hub_master_has_failed(l->ch->hub, i);
-	return false;
+		return kv_hub_has_failed(hub, &l->want) ? TRIAL_NS : ATTEMPT_NS;
+	for (i = 0; i < hub->n_masters && l != l->ch->masters[i]; i++)
+		;
+	if (kv_hub_master_has_failed(hub, i))
+		return TRIAL_NS;
+	return kv_hub_master_has_other(hub, 1u << i) ? ATTEMPT_ONE_NS
+						     : ATTEMPT_NS;
 }
 
 int
@@ -421,9 +426,8 @@ kv_link_open(struct kv_link *l, struct kv_link_wait *w, bool data,
 	if (down->state == KV_LINK_IDLE) {
 		if (l->is_local && !kv_hub_try(hub, &l->want, now))
 			return -KV_EUNREACHABLE;
-		l->deadline =
-			kv_chan_patience(l->ch, deadline_ns, ATTEMPT_LEAST_NS,
-					 has_failed(l) ? TRIAL_NS : ATTEMPT_NS);
+		l->deadline = kv_chan_patience(l->ch, deadline_ns,
+					       ATTEMPT_LEAST_NS, attempt_ns(l));
 		rc = end_dial(down);
 		if (rc < 0)
 			return rc;

@@ -1,6 +1,7 @@
 #include "svc/survey.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,7 +34,6 @@ struct poll {
 };
 
 static void poll_next(struct poll *p);
-static void master_next(struct kv_survey *s);
 
 static void
 survey_end(struct kv_survey *s, int status)
@@ -77,12 +77,10 @@ poll_end(struct poll *p, int status)
 {
 	struct kv_survey *s = p->s;
 
-	if (status < 0) {
-		s->is_incomplete = true;
+	if (status < 0)
 		survey_note(s, status);
-	} else {
+	else
 		s->heard = true;
-	}
 	if (!p->to->is_local)
 		kv_chan_report(s->ch, &p->boot, status);
 	poll_free(p);
@@ -115,7 +113,12 @@ boot_number(struct kv_survey *s, const struct kv_id *boot)
 static void
 owner_add(struct kv_survey_key *k, int number)
 {
+	unsigned i;
+
 	k->exists = 1;
+	for (i = 0; i < k->n; i++)
+		if (k->owners[i] == number)
+			return;
 	if (number >= 0 && k->n < KV_REPLICAS_MAX)
 		k->owners[k->n++] = (uint16_t)number;
 }
@@ -258,20 +261,16 @@ polls_prepare(struct kv_survey *s, bool some)
 	nodes = kv_hub_nodes(ch->hub, &n);
 	if (!nodes)
 		survey_note(s, -KV_ENOMEM);
-	for (i = 0; i < n; i++) {
+	for (i = 0; nodes && i < n; i++) {
 		if (some && !is_left_out(s, &nodes[i].boot))
 			continue;
-		if (!kv_hub_try(ch->hub, &nodes[i].boot, now)) {
-			s->is_incomplete = true;
+		if (!kv_hub_try(ch->hub, &nodes[i].boot, now))
 			continue;
-		}
 		to = kv_chan_link(ch, &nodes[i].boot);
 		if (to)
 			poll_add(s, to, &nodes[i].boot,
 				 some && s->hides ? POLL_HIDDEN_NS : POLL_NS);
-		else if (errno == ENOENT)
-			s->is_incomplete = true;
-		else
+		else if (errno != ENOENT)
 			survey_note(s, -KV_ENOMEM);
 		local_known = local_known || to == ch->local;
 	}
@@ -280,13 +279,12 @@ polls_prepare(struct kv_survey *s, bool some)
 	free(nodes);
 }
 
-/* The directory has spoken, or cannot: ask the nodes. */
+/* Masters have spoken, or cannot: ask the nodes. */
 static void
 polls_start(struct kv_survey *s, bool some)
 {
 	struct poll *p, *tmp;
 
-	s->is_incomplete = false;
 	polls_prepare(s, some);
 	if (kv_list_is_empty(&s->polls)) {
 		survey_end(s, s->heard ? 0 : s->status);
@@ -302,7 +300,16 @@ polls_start(struct kv_survey *s, bool some)
 	}
 }
 
-/* ---- the directory ---- */
+/* ---- masters ---- */
+
+static void round_next(struct kv_survey *s);
+
+/* The i-th key of this round. */
+static struct kv_survey_key *
+key_at(const struct kv_survey *s, size_t i)
+{
+	return &s->keys[s->left ? s->left[i] : i];
+}
 
 static int
 master_build(struct kv_ask *ask, struct kv_conn *c, void *body)
@@ -318,7 +325,7 @@ master_build(struct kv_ask *ask, struct kv_conn *c, void *body)
 	if (!ids)
 		return -ENOMEM;
 	for (i = 0; i < s->asked; i++)
-		ids[i] = kv_key_hash_build(s->keys[s->pos + i].hash);
+		ids[i] = kv_key_hash_build(key_at(s, s->pos + i)->hash);
 	return 0;
 }
 
@@ -331,7 +338,7 @@ exist_take(struct kv_survey *s, const struct kv_msg *msg)
 	if (kv_get32(r->count) != s->asked || msg->tail_len != s->asked)
 		return -KV_EPROTO;
 	for (i = 0; i < s->asked; i++)
-		s->keys[s->pos + i].exists = msg->tail[i] != 0;
+		key_at(s, s->pos + i)->exists = msg->tail[i] != 0;
 	return 0;
 }
 
@@ -348,7 +355,7 @@ owners_take(struct kv_survey *s, const struct kv_msg *msg)
 	if (kv_map_lookup_parse(msg, (unsigned)s->asked, &m) < 0)
 		return -KV_EPROTO;
 	again = m.records;
-	rc = kv_hub_learn(s->ch->hub, &again, m.nodes, false, 0);
+	rc = kv_hub_learn(s->ch->hub, &again, m.nodes);
 	if (rc < 0)
 		return -kv_status_from_errno(rc);
 	numbers =
@@ -359,14 +366,14 @@ owners_take(struct kv_survey *s, const struct kv_msg *msg)
 		numbers[j] = boot_number(s, &node.rec->boot);
 	for (i = 0; i < s->asked; i++)
 		for (j = 0; j < m.owners[i]; j++)
-			owner_add(&s->keys[s->pos + i],
+			owner_add(key_at(s, s->pos + i),
 				  numbers[kv_get16(m.index[at++])]);
 	free(numbers);
 	return 0;
 }
 
 static bool
-has_misses(const struct kv_survey *s)
+has_missing(const struct kv_survey *s)
 {
 	size_t i;
 
@@ -374,6 +381,33 @@ has_misses(const struct kv_survey *s)
 		if (!s->keys[i].exists)
 			return true;
 	return false;
+}
+
+/* No master can say more: what is missing is a miss, or nodes know. */
+static void
+masters_end(struct kv_survey *s)
+{
+	unsigned all = (1u << s->ch->hub->n_masters) - 1;
+	bool is_open = s->gaps & KV_LOOKUP_INCOMPLETE ||
+		       (s->gaps & KV_LOOKUP_LACKS && s->spoke != all);
+
+	if (has_missing(s) &&
+	    (is_open || s->hides || kv_hub_has_sick(s->ch->hub)))
+		polls_start(s, !is_open);
+	else
+		survey_end(s, 0);
+}
+
+static void
+master_next(struct kv_survey *s)
+{
+	if (s->pos == s->n_left) {
+		round_next(s);
+		return;
+	}
+	s->asked = kv_min_size(s->n_left - s->pos, FRAME_KEYS);
+	s->ask.skip = s->spoke;
+	kv_ask_start(s->ch, &s->ask);
 }
 
 static void
@@ -392,34 +426,62 @@ master_answered(struct kv_ask *ask, int status, const struct kv_msg *msg)
 	if (status < 0) {
 		survey_note(s, status);
 		if (kv_loop_now(s->ch->loop) >= s->deadline)
-			survey_end(s, status);
+			survey_end(s, s->heard ? 0 : status);
+		else if (s->heard && s->pos == 0)
+			masters_end(s);
 		else
 			polls_start(s, false);
 		return;
 	}
-	s->heard = true;
 	r = msg->body;
-	if (r->flags & KV_LOOKUP_INCOMPLETE)
-		s->is_incomplete = true;
+	s->heard = true;
 	s->hides |= (r->flags & KV_LOOKUP_HIDES) != 0;
+	s->flags |= r->flags & ~KV_LOOKUP_HIDES;
+	s->answered &= 1u << s->ask.master;
 	s->pos += s->asked;
 	master_next(s);
 }
 
+/* Begins with the keys that are still missing, or with all again. */
 static void
-master_next(struct kv_survey *s)
+round_start(struct kv_survey *s)
 {
-	if (s->pos == s->n) {
-		s->has_directory = true;
-		if (has_misses(s) && (s->is_incomplete || s->hides ||
-				      kv_hub_has_sick(s->ch->hub)))
-			polls_start(s, !s->is_incomplete);
-		else
-			survey_end(s, 0);
+	size_t i, n = 0;
+
+	free(s->left);
+	s->left = KV_FAULT_POINT() ? NULL : calloc(s->n, sizeof(*s->left));
+	if (!s->left) {
+		survey_note(s, -KV_ENOMEM);
+		masters_end(s);
 		return;
 	}
-	s->asked = kv_min_size(s->n - s->pos, FRAME_KEYS);
-	kv_ask_start(s->ch, &s->ask);
+	for (i = 0; i < s->n; i++)
+		if (!s->keys[i].exists || s->ask_all)
+			s->left[n++] = i;
+	s->n_left = n;
+	s->pos = 0;
+	s->flags = 0;
+	s->answered = UINT_MAX;
+	s->rounds++;
+	s->ask.is_extra = !(s->gaps & (KV_LOOKUP_INCOMPLETE | KV_LOOKUP_LACKS));
+	master_next(s);
+}
+
+/* All keys of a round were asked. */
+static void
+round_next(struct kv_survey *s)
+{
+	/* Frames may have been answered by different ones. */
+	s->spoke |= s->answered;
+	s->gaps |= s->flags;
+	s->has_directory = true;
+	if (s->flags == 0 && !s->ask_all)
+		s->gaps = 0; /* this one knows */
+	if (s->rounds < s->ch->hub->n_masters &&
+	    (s->ask_all || (s->flags != 0 && has_missing(s))))
+		round_start(s);
+	else
+		masters_end(s);
 }
 
 static void
@@ -443,6 +505,9 @@ kv_survey_start(struct kv_chan *ch, struct kv_survey *s)
 	s->ask.deadline = s->deadline;
 	s->ask.build = master_build;
 	s->ask.fn = master_answered;
+	s->n_left = s->n;
+	s->answered = UINT_MAX;
+	s->rounds = 1;
 	master_next(s);
 }
 
@@ -457,6 +522,8 @@ kv_survey_fini(struct kv_survey *s)
 	kv_loop_defer_del(&s->defer);
 	while ((p = KV_LIST_FIRST(&s->polls, struct poll, link)))
 		poll_free(p);
+	free(s->left);
+	s->left = NULL;
 	free(s->boots);
 	s->boots = NULL;
 	s->n_boots = 0;

@@ -2,9 +2,11 @@
 #define KV_SVC_SURVEY_H
 
 /*
- * Who has these keys: the directory's answer; where that proves nothing (a
- * master that rebuilds, or none), the nodes' own. A node that it hides, because
- * others could not reach it, is asked over a connection that is there.
+ * Who has these keys: a master's answer; where its misses prove nothing (it
+ * rebuilds, or others may know more), those of the other masters; and where
+ * these do not know either, or there is none, the nodes' own. A node that they
+ * hide, because others could not reach it, is asked over a connection that is
+ * there.
  */
 
 #include "base/list.h"
@@ -23,6 +25,8 @@ struct kv_survey {
 	struct kv_survey_key *keys; /* hash set; results are written */
 	size_t n;
 	bool exist_only; /* exists, not owners; marks what it finds */
+	bool ask_all;    /* every master, also about what one knows: that may
+			  * have been wrong */
 	uint64_t deadline;
 	/* Once, deferred. 0, or -kv_status when nobody at all answered. */
 	void (*done)(struct kv_survey *s, int status);
@@ -39,12 +43,18 @@ struct kv_survey {
 	struct kv_ask ask;
 	struct kv_list polls; /* nodes being asked */
 	struct kv_defer defer;
-	size_t pos; /* first key of the frame under way */
+	size_t *left;  /* keys of this round; NULL: all, it is the first */
+	size_t n_left; /* their number */
+	size_t pos;    /* first one of the frame under way */
 	size_t asked;
+	unsigned rounds;   /* begun */
+	unsigned answered; /* bits: masters that answered each frame of it */
+	unsigned spoke;    /* those that need not be asked again */
+	uint8_t flags;     /* of this round's answers: KV_LOOKUP_* */
+	uint8_t gaps;      /* of all that were asked */
 	int status;
 	bool heard;         /* somebody answered */
 	bool has_directory; /* a master did, for all keys */
-	bool is_incomplete; /* it said so, or a node was not heard */
 	bool hides;         /* it left nodes out */
 };
 

@@ -41,12 +41,14 @@ value()
 }
 
 ok 'nodes' kvdiag $M nodes
-like "$(cat out)" '^NODE +ADDRESS +STATE +HEARD +POOL +KEYS +BOOT$' 'a table'
+like "$(cat out)" '^NODE +ADDRESS +STATE +HEARD +POOL +KEYS +SESSIONS +MASTERS +BOOT$' \
+	'a table'
 is "$(wc -l <out)" 3 'a line for each'
 ok 'nodes --json' kvdiag $M --json nodes
 is "$(value n)" 2 'two'
 is "$(value 0 state)$(value 1 state)" livelive 'live'
 is "$(value 0 pool_bytes)" 268435456 'in bytes'
+is "$(value 1 sessions) of $(value 1 masters)" '1 of 1' 'with its master'
 is "$(printf '%s\n' "$(value 0 address)" "$(value 1 address)" | sort)" \
 	"$(printf '%s\n' "$(addr a)" "$(addr b)" | sort)" 'their addresses'
 

@@ -122,7 +122,7 @@ learn(const struct kv_id *boot, const char *addr)
 			      false };
 
 	memcpy(r.addr, addr, strlen(addr));
-	assert_int_equal(kv_hub_learn(&hub, &cut, 1, true, sim.clock.ns), 0);
+	assert_int_equal(kv_hub_learn(&hub, &cut, 1), 0);
 }
 
 static void
