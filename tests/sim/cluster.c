@@ -48,7 +48,6 @@ cluster_master_start(struct cluster *cl, unsigned i)
 {
 	struct sim_master *m = &cl->masters[i];
 	struct kv_master_opts o = {
-		.loop = cl->loop,
 		.boot = id_of(cl, 'M'),
 		.seed = kv_rng_u64(&cl->rng),
 	};
@@ -56,10 +55,13 @@ cluster_master_start(struct cluster *cl, unsigned i)
 
 	if (m->m)
 		return;
+	kv_debug("%.6f start %s", (double)cl->clock.ns / 1e9, m->host);
 	m->pid = cl->next_pid++;
 	snprintf(listen, sizeof(listen), "tcp:%s:50051", m->host);
 	o.listen[0] = listen;
 	o.net = simnet_process(cl->net, m->host, m->pid);
+	o.loop = simnet_process_loop(cl->net, m->pid);
+	m->is_frozen = false;
 	m->m = kv_master_new(&o, err, sizeof(err));
 	if (!m->m)
 		cluster_forbid(cl, "master %u does not start: %s", i, err);
@@ -72,9 +74,23 @@ cluster_master_kill(struct cluster *cl, unsigned i)
 
 	if (!m->m)
 		return;
+	kv_debug("%.6f kill %s", (double)cl->clock.ns / 1e9, m->host);
 	simnet_process_exit(cl->net, m->pid);
 	kv_master_free(m->m);
 	m->m = NULL;
+}
+
+void
+cluster_master_freeze(struct cluster *cl, unsigned i, bool freeze)
+{
+	struct sim_master *m = &cl->masters[i];
+
+	if (!m->m || m->is_frozen == freeze)
+		return;
+	kv_debug("%.6f %s %s", (double)cl->clock.ns / 1e9,
+		 freeze ? "freeze" : "thaw", m->host);
+	m->is_frozen = freeze;
+	simnet_process_stop(cl->net, m->pid, freeze);
 }
 
 void

@@ -9,9 +9,18 @@
  * The model. Every attempt to put has a tag of its own, from which all bytes of
  * its value follow. A get that hits must give the whole value of one attempt on
  * that key that had begun by then and was not refused. Calls end by their
- * deadline. While nothing was broken, removed or evicted, a put that returned 0
- * is found by every get that begins later (cluster_settle() begins such a
- * time).
+ * deadline.
+ *
+ * While nothing was broken, removed or evicted (cluster_settle() begins such a
+ * time), and while of all that is there only one master, or the ways between
+ * requesters and one node, or between nodes and some of the masters, are broken
+ * (cluster_afflict()), the promises hold:
+ * a put that returned 0 is found by every get and every existence check that
+ * begins later, with its value, and so is what a get or a check has found once;
+ * of two puts of a key one succeeds; no put fails; no call takes a second
+ * longer than it should. Only who cannot reach a node, or the master that knows
+ * it, may miss what lies there; and as long as masters do not hear of all nodes
+ * there may be two values of a key.
  */
 
 #include <stdbool.h>
@@ -52,9 +61,14 @@ void cluster_fault(struct cluster *cl);
 /* Repairs everything, starts again what is dead, and waits until the pool is
  * whole. */
 void cluster_settle(struct cluster *cl);
+/* One such thing happens. Then it is mended, and time passes until
+ * all masters know all nodes. */
+void cluster_afflict(struct cluster *cl);
+void cluster_recover(struct cluster *cl);
 /* Particular ones. */
 void cluster_master_kill(struct cluster *cl, unsigned i);
 void cluster_master_start(struct cluster *cl, unsigned i);
+void cluster_master_freeze(struct cluster *cl, unsigned i, bool freeze);
 void cluster_node_kill(struct cluster *cl, unsigned i);
 void cluster_node_start(struct cluster *cl, unsigned i);
 void cluster_requester_kill(struct cluster *cl, unsigned i);

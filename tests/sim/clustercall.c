@@ -24,6 +24,8 @@ struct sim_key {
 	struct attempt attempts[ATTEMPTS_MAX];
 	unsigned n;    /* in all; the last ATTEMPTS_MAX are kept */
 	uint64_t must; /* tag that every get has to find; 0: none */
+	bool is_seen;  /* there is a value, whichever */
+	unsigned puts; /* under way */
 };
 
 enum call_kind {
@@ -36,9 +38,12 @@ struct sim_call {
 	struct sim_requester *r;
 	enum call_kind kind;
 	uint64_t started;
+	unsigned epoch;
+	bool is_parted, is_split;
 	unsigned n;
 	unsigned key[BATCH_MAX];
 	uint64_t must[BATCH_MAX]; /* tags that a get has to find */
+	bool is_seen[BATCH_MAX];
 	uint64_t tag[BATCH_MAX];
 	char name[BATCH_MAX][32];
 	struct kv_buf bufs[BATCH_MAX][2];
@@ -105,8 +110,58 @@ cluster_lost(struct cluster *cl)
 	unsigned k;
 
 	cl->is_quiet = false;
-	for (k = 0; k < cl->o.keys; k++)
+	cl->epoch++;
+	for (k = 0; k < cl->o.keys; k++) {
 		cl->model[k].must = 0;
+		cl->model[k].is_seen = false;
+	}
+}
+
+void
+cluster_split(struct cluster *cl)
+{
+	struct sim_key *m;
+
+	cl->is_split = true;
+	for (m = cl->model; m < cl->model + cl->o.keys; m++) {
+		m->is_seen |= m->must != 0;
+		m->must = 0;
+	}
+}
+
+/* What came of this call is bound by the promises. */
+static bool
+is_promised(const struct sim_call *call)
+{
+	const struct cluster *cl = call->r->cl;
+
+	return cl->is_quiet && call->epoch == cl->epoch;
+}
+
+/* And it can reach every node. */
+static bool
+is_well(const struct sim_call *call)
+{
+	return is_promised(call) && !call->is_parted && !call->r->is_parted &&
+	       call->r->is_alive;
+}
+
+/* The key has this value, and keeps it. */
+static void
+value_is_seen(struct sim_call *call, unsigned i, uint64_t tag)
+{
+	struct cluster *cl = call->r->cl;
+	struct sim_key *m = &cl->model[call->key[i]];
+
+	if (!is_promised(call))
+		return;
+	if (m->must == 0 && !cl->is_split && !call->is_split)
+		m->must = tag;
+	else if (m->must != 0 && m->must != tag)
+		cluster_forbid(cl, "%s had value %llu, and has %llu",
+			       call->name[i], (unsigned long long)m->must,
+			       (unsigned long long)tag);
+	m->is_seen = true;
 }
 
 /* ---- calls ---- */
@@ -122,13 +177,26 @@ call_free(struct sim_call *call)
 	free(call);
 }
 
+static bool
+is_parted(const struct cluster *cl)
+{
+	unsigned i;
+
+	for (i = 0; i < cl->o.requesters; i++)
+		if (cl->requesters[i].is_parted)
+			return true;
+	return false;
+}
+
 static void
 call_ended(struct sim_call *call)
 {
 	struct cluster *cl = call->r->cl;
 	uint64_t took = cl->clock.ns - call->started;
 
-	if (took > DEADLINE_NS + SLACK_NS)
+	/* A put waits for one of the same key by who cannot reach the node. */
+	if (took > DEADLINE_NS + SLACK_NS ||
+	    (is_well(call) && !is_parted(cl) && took > cl->patience_ns))
 		cluster_forbid(cl, "requester %u: a call took %.6f s",
 			       call->r->i, (double)took / 1e9);
 	call->r->call = NULL;
@@ -140,7 +208,6 @@ put_judge(struct cluster *cl, struct sim_call *call, unsigned i)
 {
 	struct kv_put_item *it = &call->puts[i];
 	struct attempt *a = attempt_find(cl, call->key[i], call->tag[i]);
-	struct sim_key *m = &cl->model[call->key[i]];
 
 	kv_debug("%.6f requester %u: put %s tag %llu: %s, %u copies",
 		 (double)cl->clock.ns / 1e9, call->r->i, call->name[i],
@@ -152,18 +219,14 @@ put_judge(struct cluster *cl, struct sim_call *call, unsigned i)
 		if (it->replicas == 0)
 			cluster_forbid(cl, "a put of %s succeeded nowhere",
 				       call->name[i]);
-		/* The first one that was told so is the one that stays. */
-		if (cl->is_quiet && m->must == 0)
-			m->must = call->tag[i];
-		else if (cl->is_quiet && m->must != call->tag[i])
-			cluster_forbid(cl, "two puts of %s succeeded",
-				       call->name[i]);
+		value_is_seen(call, i, call->tag[i]);
 		break;
 	case KV_EEXISTS:
 		/* In bad times another value may have stayed only for as long
 		 * as its owner lived. */
 		if (a)
-			a->is_refused = cl->is_quiet;
+			a->is_refused = is_well(call) && !call->is_split &&
+					!cl->is_split;
 		break;
 	case KV_ENOSPACE:
 	case KV_EINVALID:
@@ -178,10 +241,10 @@ put_judge(struct cluster *cl, struct sim_call *call, unsigned i)
 	case KV_EBUSY:
 	case KV_EGONE:
 	case KV_ECANCELED:
-		if (cl->is_quiet && call->r->is_alive)
-			cluster_forbid(
-				cl, "put of %s failed in quiet times: %s",
-				call->name[i], kv_status_text(it->status));
+		if (is_well(call))
+			cluster_forbid(cl, "put of %s failed: %s",
+				       call->name[i],
+				       kv_status_text(it->status));
 		break;
 	default:
 		cluster_forbid(cl, "put of %s: %s", call->name[i],
@@ -195,8 +258,10 @@ put_ended(struct kv_putop *op)
 	struct sim_call *call = KV_CONTAINER_OF(op, struct sim_call, putop);
 	unsigned i;
 
-	for (i = 0; i < call->n; i++)
+	for (i = 0; i < call->n; i++) {
+		call->r->cl->model[call->key[i]].puts--;
 		put_judge(call->r->cl, call, i);
+	}
 	call_ended(call);
 }
 
@@ -217,8 +282,11 @@ get_judge_hit(struct cluster *cl, struct sim_call *call, unsigned i)
 			     scratch))
 			a = &m->attempts[j];
 	free(scratch);
-	if (it->len == 0)
-		return; /* the empty value has no tag */
+	if (it->len == 0) {
+		/* The empty value has no tag. */
+		cl->model[call->key[i]].is_seen |= is_promised(call);
+		return;
+	}
 	if (!a) {
 		cluster_forbid(cl, "get of %s gave %llu bytes that nobody put",
 			       call->name[i], (unsigned long long)it->len);
@@ -229,9 +297,31 @@ get_judge_hit(struct cluster *cl, struct sim_call *call, unsigned i)
 			       call->name[i]);
 	if (it->size_total != it->len)
 		cluster_forbid(cl, "get of %s gave a part", call->name[i]);
-	if (call->must[i] && cl->is_quiet && a->tag != call->must[i])
-		cluster_forbid(cl, "get of %s gave another value than the put",
-			       call->name[i]);
+	value_is_seen(call, i, a->tag);
+}
+
+/* What a get may end with when it does not hit. */
+static void
+get_judge_failure(struct cluster *cl, const struct sim_call *call, unsigned i)
+{
+	int status = call->gets[i].status;
+
+	switch (-status) {
+	case KV_EMISS:
+	case KV_EBUSY:
+	case KV_ETIMEOUT:
+	case KV_EUNREACHABLE:
+	case KV_ECONNLOST:
+	case KV_EGONE:
+	case KV_ECLOSED: /* it was killed */
+		break;
+	default:
+		cluster_forbid(cl, "get of %s: %s", call->name[i],
+			       kv_status_text(status));
+	}
+	if ((call->must[i] || call->is_seen[i]) && is_well(call))
+		cluster_forbid(cl, "get of %s lost it: %s", call->name[i],
+			       kv_status_text(status));
 }
 
 static void
@@ -248,10 +338,8 @@ get_ended(struct kv_getop *op)
 			 kv_status_text(call->gets[i].status));
 		if (call->gets[i].status == 0)
 			get_judge_hit(cl, call, i);
-		else if (call->must[i] && cl->is_quiet && call->r->is_alive)
-			cluster_forbid(cl, "get of %s lost it: %s",
-				       call->name[i],
-				       kv_status_text(call->gets[i].status));
+		else
+			get_judge_failure(cl, call, i);
 	}
 	call_ended(call);
 }
@@ -263,10 +351,19 @@ exist_ended(struct kv_survey *s, int status)
 	struct cluster *cl = call->r->cl;
 	unsigned i;
 
-	for (i = 0; i < call->n; i++)
-		if (call->must[i] && cl->is_quiet && !call->exists[i].exists)
+	for (i = 0; i < call->n; i++) {
+		kv_debug("%.6f requester %u: exist %s begun %.6f: %u",
+			 (double)cl->clock.ns / 1e9, call->r->i, call->name[i],
+			 (double)call->started / 1e9, call->exists[i].exists);
+		/* One that is being put exists, but need not be found yet. */
+		if (call->exists[i].exists)
+			cl->model[call->key[i]].is_seen |=
+				is_promised(call) &&
+				cl->model[call->key[i]].puts == 0;
+		else if ((call->must[i] || call->is_seen[i]) && is_well(call))
 			cluster_forbid(cl, "%s is said not to exist (%s)",
 				       call->name[i], kv_status_text(status));
+	}
 	call_ended(call);
 }
 
@@ -301,6 +398,7 @@ put_prepare(struct cluster *cl, struct sim_call *call, unsigned i)
 		.nbufs = 2,
 	};
 	attempt_add(cl, call->key[i], call->tag[i], size);
+	cl->model[call->key[i]].puts++;
 }
 
 static void
@@ -330,10 +428,14 @@ call_new(struct cluster *cl, struct sim_requester *r, enum call_kind kind)
 	call->r = r;
 	call->kind = kind;
 	call->started = cl->clock.ns;
+	call->epoch = cl->epoch;
+	call->is_parted = r->is_parted;
+	call->is_split = cl->is_split;
 	call->n = 1 + (unsigned)kv_rng_below(&cl->rng, BATCH_MAX);
 	for (i = 0; i < call->n; i++) {
 		call->key[i] = (unsigned)kv_rng_below(&cl->rng, cl->o.keys);
 		call->must[i] = cl->model[call->key[i]].must;
+		call->is_seen[i] = cl->model[call->key[i]].is_seen;
 		snprintf(call->name[i], sizeof(call->name[i]), "key-%u",
 			 call->key[i]);
 	}

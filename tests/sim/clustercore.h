@@ -27,6 +27,7 @@ struct sim_master {
 	char host[16];
 	pid_t pid;
 	struct kv_master *m; /* NULL: dead */
+	bool is_frozen;
 };
 
 /* A pool lives as long as somebody maps it: here, to the end. */
@@ -49,6 +50,7 @@ struct sim_requester {
 	const char *host;
 	pid_t pid;
 	bool is_alive;
+	bool is_parted; /* it cannot reach a node: it may miss things */
 	struct kv_hub hub;
 	struct kv_chan *ch;
 	struct sim_call *call; /* one at a time */
@@ -68,7 +70,10 @@ struct cluster {
 	struct sim_pool *pools;
 	struct sim_key *model;
 	char master_list[64];
-	bool is_quiet; /* nothing is broken: puts must be found */
+	bool is_quiet;        /* what was put must be found, and soon */
+	bool is_split;        /* but there may be two values of a key */
+	unsigned epoch;       /* what was before the last loss counts no more */
+	uint64_t patience_ns; /* in which calls end while it is */
 	uint64_t hits, puts;
 };
 
@@ -80,6 +85,10 @@ void cluster_forbid(const struct cluster *cl, const char *fmt, ...);
 struct sim_key *cluster_keys_new(unsigned n);
 /* Something is broken: what was put need not be found any more. */
 void cluster_lost(struct cluster *cl);
+
+/* Until it is mended masters may not hear of each other's nodes: there may be
+ * two values of a key. One is found still. */
+void cluster_split(struct cluster *cl);
 
 /* The program of a requester is gone, with the call under way. */
 void cluster_call_abort(struct sim_requester *r);

@@ -1,3 +1,6 @@
+#include <string.h>
+
+#include "base/log.h"
 #include "clustercore.h"
 
 static const char *
@@ -25,7 +28,7 @@ cluster_fault(struct cluster *cl)
 	const char *a = host_any(cl), *b = host_any(cl);
 
 	cluster_lost(cl);
-	switch (kv_rng_below(&cl->rng, 12)) {
+	switch (kv_rng_below(&cl->rng, 14)) {
 	case 0:
 		cluster_node_kill(cl, node);
 		break;
@@ -57,6 +60,12 @@ cluster_fault(struct cluster *cl)
 	case 10:
 		simnet_reset(cl->net, a, b);
 		break;
+	case 11:
+		cluster_master_freeze(cl, master, true);
+		break;
+	case 12:
+		cluster_master_freeze(cl, master, false);
+		break;
 	default:
 		simnet_delay(cl->net, a, b,
 			     kv_rng_below(&cl->rng, 300 * KV_NS_PER_MS));
@@ -64,8 +73,114 @@ cluster_fault(struct cluster *cl)
 	}
 }
 
+/* ---- one thing at a time ---- */
+
+/* One way, the other, or both. */
+static void
+cut_some(struct cluster *cl, const char *a, const char *b)
+{
+	uint64_t ways = 1 + kv_rng_below(&cl->rng, 3);
+
+	kv_debug("%.6f cut %s %s %s", (double)cl->clock.ns / 1e9, a,
+		 ways == 1   ? "->"
+		 : ways == 2 ? "<-"
+			     : "<->",
+		 b);
+	if (ways & 1)
+		simnet_cut(cl->net, a, b);
+	if (ways & 2)
+		simnet_cut(cl->net, b, a);
+}
+
+/* A master, from all or some of the other hosts. */
+static void
+isolate(struct cluster *cl, unsigned master)
+{
+	bool from_all = kv_rng_below(&cl->rng, 3) == 0;
+	unsigned i;
+
+	for (i = cl->o.masters; i <= cl->o.masters + cl->o.nodes; i++)
+		if (from_all || kv_rng_below(&cl->rng, 2))
+			cut_some(cl, cl->masters[master].host, host_of(cl, i));
+}
+
+/* Some host's requesters from a node on another one. */
+static void
+part(struct cluster *cl)
+{
+	unsigned n = (unsigned)kv_rng_below(&cl->rng, cl->o.nodes), i;
+	unsigned from = (unsigned)kv_rng_below(&cl->rng, cl->o.requesters);
+	const char *host = cl->requesters[from].host;
+
+	if (strcmp(host, cl->nodes[n].host) == 0)
+		return;
+	cut_some(cl, host, cl->nodes[n].host);
+	for (i = 0; i < cl->o.requesters; i++)
+		if (strcmp(cl->requesters[i].host, host) == 0 ||
+		    strcmp(cl->requesters[i].host, cl->nodes[n].host) == 0)
+			cl->requesters[i].is_parted = true;
+}
+
+/* Each node from some of the masters, but not from all. */
+static void
+split(struct cluster *cl)
+{
+	unsigned i, m, keeps;
+
+	cluster_split(cl);
+	for (i = 0; i < cl->o.nodes; i++) {
+		keeps = (unsigned)kv_rng_below(&cl->rng, cl->o.masters);
+		for (m = 0; m < cl->o.masters; m++)
+			if (m != keeps && kv_rng_below(&cl->rng, 3) > 0)
+				cut_some(cl, cl->masters[m].host,
+					 cl->nodes[i].host);
+	}
+	/* These are cut off with the node of their host. */
+	for (i = 0; i < cl->o.requesters; i++)
+		if (strcmp(cl->requesters[i].host, "h-req") != 0)
+			cl->requesters[i].is_parted = true;
+}
+
 void
-cluster_settle(struct cluster *cl)
+cluster_afflict(struct cluster *cl)
+{
+	unsigned master = (unsigned)kv_rng_below(&cl->rng, cl->o.masters);
+	const char *host = cl->masters[master].host;
+
+	switch (kv_rng_below(&cl->rng, 8)) {
+	case 0:
+		cluster_master_kill(cl, master);
+		break;
+	case 1:
+		cluster_master_kill(cl, master);
+		cluster_run(cl, kv_rng_below(&cl->rng, KV_NS_PER_S));
+		cluster_master_start(cl, master);
+		break;
+	case 2:
+		cluster_master_freeze(cl, master, true);
+		break;
+	case 3:
+		cluster_master_freeze(cl, master, true);
+		cluster_run(cl, kv_rng_below(&cl->rng, 5 * KV_NS_PER_S));
+		cluster_master_freeze(cl, master, false);
+		break;
+	case 4:
+	case 5:
+		isolate(cl, master);
+		break;
+	case 6:
+		split(cl);
+		break;
+	default:
+		part(cl);
+		break;
+	}
+	if (kv_rng_below(&cl->rng, 4) == 0)
+		simnet_reset(cl->net, host, NULL);
+}
+
+static void
+mend(struct cluster *cl)
 {
 	unsigned i, j, n = cl->o.masters + cl->o.nodes + 1;
 
@@ -76,12 +191,56 @@ cluster_settle(struct cluster *cl)
 				     0);
 		}
 	}
-	for (i = 0; i < cl->o.masters; i++)
+	for (i = 0; i < cl->o.masters; i++) {
+		cluster_master_freeze(cl, i, false);
 		cluster_master_start(cl, i);
+	}
 	for (i = 0; i < cl->o.nodes; i++)
 		cluster_node_start(cl, i);
+}
+
+static bool
+is_whole(struct cluster *cl)
+{
+	unsigned i;
+
+	for (i = 0; i < cl->o.nodes; i++)
+		if (kv_node_sessions(cl->nodes[i].node) != cl->o.masters)
+			return false;
+	return true;
+}
+
+void
+cluster_recover(struct cluster *cl)
+{
+	uint64_t until = cl->clock.ns + 20 * KV_NS_PER_S;
+	unsigned i;
+
+	mend(cl);
+	while (!is_whole(cl)) {
+		if (cl->clock.ns > until)
+			cluster_forbid(cl, "nodes do not find masters again");
+		cluster_run(cl, 100 * KV_NS_PER_MS);
+	}
+	cluster_run(cl, 2 * KV_NS_PER_S);
+	cluster_drain(cl);
+	for (i = 0; i < cl->o.requesters; i++) {
+		if (!cl->requesters[i].is_parted)
+			continue;
+		/* Masters believe a report so long. */
+		cluster_run(cl, 6 * KV_NS_PER_S);
+		cl->requesters[i].is_parted = false;
+	}
+	cl->is_split = false;
+}
+
+void
+cluster_settle(struct cluster *cl)
+{
+	mend(cl);
 	/* Dead sessions end, backed-off dials come, sickness is forgotten. */
 	cluster_run(cl, 25 * KV_NS_PER_S);
 	cluster_drain(cl);
 	cl->is_quiet = true;
+	cl->patience_ns = 1350 * KV_NS_PER_MS;
 }

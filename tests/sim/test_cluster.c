@@ -1,6 +1,6 @@
 /*
  * Whole clusters on a virtual clock, from seeds. SIM_SEEDS=N says how many
- * (200), SIM_FIRST=S where to begin (1).
+ * (100 to 120), SIM_FIRST=S where to begin (1), SIM_TEST=NAME in which test.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,14 +28,14 @@ random_nodes(struct kv_rng *r, uint64_t seed)
 }
 
 static struct cluster_opts
-random_opts(uint64_t seed)
+random_opts(uint64_t seed, unsigned long masters)
 {
 	struct kv_rng r;
 
 	kv_rng_seed(&r, seed);
 	return (struct cluster_opts){
 		.seed = seed,
-		.masters = 1,
+		.masters = (unsigned)masters,
 		.nodes = random_nodes(&r, seed),
 		.requesters = 1 + (unsigned)kv_rng_below(&r, 6),
 		.keys = 4 + (unsigned)kv_rng_below(&r, 40),
@@ -61,13 +61,13 @@ work(struct cluster *cl, unsigned calls)
 static void
 quiet_times(void **state)
 {
-	unsigned long n = from_env("SIM_SEEDS", 200), i;
+	unsigned long n = from_env("SIM_SEEDS", 100), i;
 	unsigned long first = from_env("SIM_FIRST", 1);
 	uint64_t hits = 0, puts = 0;
 
 	(void)state;
 	for (i = first; i < first + n; i++) {
-		struct cluster_opts o = random_opts(i);
+		struct cluster_opts o = random_opts(i, 1 + i % 3);
 		struct cluster *cl;
 
 		o.keys = 1 + o.keys % 8; /* they all fit into any one pool */
@@ -88,13 +88,13 @@ quiet_times(void **state)
 static void
 hard_times(void **state)
 {
-	unsigned long n = from_env("SIM_SEEDS", 200), i, j;
+	unsigned long n = from_env("SIM_SEEDS", 120), i, j;
 	unsigned long first = from_env("SIM_FIRST", 1);
 	uint64_t hits = 0;
 
 	(void)state;
 	for (i = first; i < first + n; i++) {
-		struct cluster_opts o = random_opts(i);
+		struct cluster_opts o = random_opts(i, 1 + i % 3);
 		struct cluster *cl = cluster_new(&o);
 
 		cluster_settle(cl);
@@ -113,13 +113,49 @@ hard_times(void **state)
 	assert_true(hits > n);
 }
 
+/* Of several masters one fails, or some requesters cannot reach a node, again
+ * and again: nobody else notices. */
+static void
+one_at_a_time(void **state)
+{
+	unsigned long n = from_env("SIM_SEEDS", 120), i, j;
+	unsigned long first = from_env("SIM_FIRST", 1);
+	uint64_t hits = 0;
+
+	(void)state;
+	for (i = first; i < first + n; i++) {
+		struct cluster_opts o = random_opts(i, 2 + i % 2);
+		struct cluster *cl;
+
+		o.keys = 1 + o.keys % 8;
+		cl = cluster_new(&o);
+		cluster_settle(cl);
+		for (j = 0; j < 4; j++) {
+			work(cl, 5);
+			cluster_afflict(cl);
+			work(cl, 25);
+			cluster_run(cl, kv_rng_below(cluster_rng(cl),
+						     12 * KV_NS_PER_S));
+			work(cl, 10);
+			cluster_recover(cl);
+		}
+		cluster_check_agreement(cl);
+		hits += cluster_hits(cl);
+		cluster_free(cl);
+	}
+	assert_true(hits > n * 10);
+}
+
 int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(quiet_times),
+		cmocka_unit_test(one_at_a_time),
 		cmocka_unit_test(hard_times),
 	};
 
+	if (getenv("SIM_TEST"))
+		cmocka_set_test_filter(getenv("SIM_TEST"));
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
