@@ -67,10 +67,10 @@ struct kv_link {
 	struct kv_chan *ch;
 	struct kv_list node; /* in ch->nodes: links to other nodes */
 	char addr[KV_SOCKPATH_BYTES_MAX + 32];
-	struct kv_id want; /* whom it must be; zero: anybody */
-	struct kv_id boot; /* who it is, while UP */
-	bool is_local;     /* over the Unix socket: bytes by the mapping */
-	uint64_t deadline; /* of the attempt under way */
+	struct kv_id want;   /* whom it must be; zero: anybody */
+	struct kv_id boot;   /* who it is, while UP */
+	bool is_local;       /* over the Unix socket: bytes by the mapping */
+	uint64_t deadline;   /* of the attempt under way */
 	int dialled;         /* how dialling ended: 0 or -errno */
 	const char *foreign; /* why it is hardly kvpool, or NULL */
 	struct kv_link_end ctl;

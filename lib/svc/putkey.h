@@ -81,7 +81,7 @@ struct kv_nodeput {
 	uint8_t mode;
 	uint8_t flags;
 	uint64_t data_token;
-	uint64_t token; /* of the connection it came on */
+	uint64_t token;  /* of the connection it came on */
 	uint16_t putter; /* kv_node_putter() */
 	unsigned tenant;
 	unsigned count;
