@@ -185,6 +185,28 @@ kvdiag_round_start(struct kvdiag_round *r, struct kvdiag *d)
 	return 0;
 }
 
+/* Takes out the nodes that no master names any more. */
+static void
+drop_nodes(struct kv_doctor_pool *p)
+{
+	size_t i, n = 0;
+
+	for (i = 0; i < p->n_nodes; i++) {
+		struct kv_doctor_node *node = &p->nodes[i];
+
+		if (node->info.heard_ms == UINT64_MAX) {
+			free(node->d.stats);
+			continue;
+		}
+		p->nodes[n] = *node;
+		p->nodes[n].d.addr = p->nodes[n].info.addr;
+		n++;
+	}
+	for (i = n; i < p->n_nodes; i++)
+		p->nodes[i] = (struct kv_doctor_node){ 0 };
+	p->n_nodes = n;
+}
+
 int
 kvdiag_round_again(struct kvdiag_round *r)
 {
@@ -198,33 +220,8 @@ kvdiag_round_again(struct kvdiag_round *r)
 			return -KV_ENOMEM;
 		merge_nodes(p, &p->masters[i]);
 	}
-	/* Those that left meanwhile. */
-	for (i = 0; i < p->n_nodes;) {
-		if (p->nodes[i].info.heard_ms != UINT64_MAX) {
-			i++;
-			continue;
-		}
-		free(p->nodes[i].d.stats);
-		p->nodes[i] = p->nodes[--p->n_nodes];
-		p->nodes[i].d.addr = p->nodes[i].info.addr;
-		p->nodes[p->n_nodes] = (struct kv_doctor_node){ 0 };
-	}
+	drop_nodes(p);
 	return 0;
-}
-
-uint64_t
-kvdiag_round_asked(const struct kvdiag_round *r)
-{
-	uint64_t n = 0;
-	size_t i;
-
-	for (i = 0; i < r->pool.n_masters; i++) {
-		const struct kv_doctor_daemon *d = &r->pool.masters[i].d;
-
-		n += kv_doctor_stat(d, "master_exist_key_requests_total") +
-		     kv_doctor_stat(d, "master_batch_exist_key_items_total");
-	}
-	return n;
 }
 
 void

@@ -124,3 +124,18 @@ kvdiag_round_visit(struct kvdiag_round *r)
 	}
 	return rc;
 }
+
+uint64_t
+kvdiag_round_asked(const struct kvdiag_round *r)
+{
+	uint64_t n = 0;
+	size_t i;
+
+	for (i = 0; i < r->pool.n_masters; i++) {
+		const struct kv_doctor_daemon *d = &r->pool.masters[i].d;
+
+		n += kv_doctor_stat(d, "master_exist_key_requests_total") +
+		     kv_doctor_stat(d, "master_batch_exist_key_items_total");
+	}
+	return n;
+}

@@ -224,10 +224,10 @@ members_of(struct kv_doctor *d, const struct kv_doctor_master *m)
 		kv_doctor_say(d, KV_DOCTOR_FAULT, "members",
 			      "start them with --host and an address that this "
 			      "host can dial",
-			      "%s knows %" PRIu64 " nodes and names %zu of "
-			      "them here: the addresses of the others mean "
-			      "another host, or none, from here",
-			      m->d.addr, all, m->n);
+			      "%s knows %" PRIu64 " node%s, of which it "
+			      "names %zu here: the addresses of the others "
+			      "mean this host itself, or nobody",
+			      m->d.addr, all, all == 1 ? "" : "s", m->n);
 }
 
 void
@@ -264,12 +264,14 @@ kv_doctor_members(struct kv_doctor *d, const struct kv_doctor_pool *p)
 			      "the kvclient of this host (%s) is not known to "
 			      "master %s",
 			      p->own->name, m->d.addr);
+	if (d->found[KV_DOCTOR_FAULT] > before)
+		return;
 	if (!p->n_nodes)
 		kv_doctor_say(d, KV_DOCTOR_FAULT, "members",
 			      "start kvclient, or an engine with a "
 			      "global_segment_size above 0",
 			      "no node is in the pool: there is no memory");
-	else if (d->found[KV_DOCTOR_FAULT] == before)
+	else
 		kv_doctor_say(d, KV_DOCTOR_OK, "members", "",
 			      "%zu node%s, known to each master that answers",
 			      p->n_nodes, p->n_nodes == 1 ? "" : "s");

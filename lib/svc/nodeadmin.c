@@ -357,6 +357,8 @@ page_answer(struct kv_nodepeer *peer, uint64_t id, const struct page *pg,
 	if (!r)
 		return;
 	r->node = peer->node->boot;
+	if (cursor)
+		r->next = peer->node->boot;
 	r->cursor = kv_le64(cursor);
 	r->count = kv_le32(pg->count);
 	r->undecided = kv_le64(pg->match.undecided);

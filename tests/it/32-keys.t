@@ -142,5 +142,15 @@ exits 64 'kvrm: a bad pattern' kvrm $A --regex '('
 is "$(cat err)" "kvrm: --regex: $wrong" 'one line'
 exits 64 'kvdiag keys: a bad pattern' kvdiag $A keys '('
 is "$(cat err)" "kvdiag: keys: $wrong" 'one line'
+
+# A node without a master lists all that it has, page by page.
+MASTERS=
+start alone --port kvclient --socket="$T/alone.sock" \
+	--global-segment-size=64MB
+seq 9000 | sed 's/$/	in/' >lines
+ok 'many keys' kvput --socket="$T/alone.sock" --batch lines
+kvdiag --socket="$T/alone.sock" keys | sort -n >listed
+seq 9000 | cmp - listed >compared 2>&1
+is "$(cat compared)" "" "each is listed, once"
 end_all
 done_testing

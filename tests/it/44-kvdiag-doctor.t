@@ -4,6 +4,7 @@
 # shellcheck disable=SC2046,SC2086 # A, M and via are several words
 . "$(dirname "$0")/../lib/tap.sh"
 . "$(dirname "$0")/../lib/cluster.sh"
+. "$(dirname "$0")/../lib/promise.sh"
 
 require python3 prlimit
 perl -MJSON::PP -e 1 2>/dev/null || skip_all 'perl has no JSON::PP'
@@ -24,8 +25,8 @@ finds()
 	exits "$finds_code" "$finds_name" diagnose "$@"
 	like "$(cat out)" "$finds_what" "$finds_name: says so, and what to do"
 }
-# at NAME: without the time that via gives.
-at()
+# near NAME: without the time that via gives.
+near()
 {
 	echo "--socket=$(socket "$1") --master=$MASTERS"
 }
@@ -62,7 +63,7 @@ finds 1 'a pool without nodes' '^fault +members: no node is in the pool.*; start
 start_client a
 start_client b
 wait_nodes 2
-A=$(at a)
+A=$(near a)
 ok 'a fresh pool' diagnose $A
 is "$(well)" '' 'is well in each line'
 for check in memory 'locked memory' descriptors 'raw transfers' 'local node' \
@@ -90,7 +91,7 @@ start_client c
 prlimit --nofile=40 --pid="$(pid_of c)"
 finds 1 'few descriptors of the kvclient' \
 	'^(warning|fault) +descriptors: the kvclient .* of the 40 .*; .ulimit -n' \
-	$(at c)
+	$(near c)
 end c
 configured()
 {
@@ -200,7 +201,7 @@ MASTERS=
 start_master m3
 start_client full --global-segment-size=32MB
 wait_nodes 1
-F=$(at full)
+F=$(near full)
 head -c 1000000 /dev/urandom >value
 # fill NAME N OPTION...
 fill()
@@ -260,7 +261,7 @@ like "$(cat out)" '^ok +key spaces: nothing to compare' 'have keys of their own'
 engine 2 0 b
 finds 1 'another engine, whose seed is another' \
 	"^warning +key spaces: 2 processes put 2200 keys like 'model@tp_rank:0@#', [0-9]{5} keys were asked for, and none .*; .*PYTHONHASHSEED" $A
-exits 1 'seen by the other side' diagnose $(at b)
+exits 1 'seen by the other side' diagnose $(near b)
 ok 'one reads what another has put' kvget $(via b) -o got \
 	"$(keys 1 0 | head -n 1)"
 ok 'then their keys meet' diagnose $A
@@ -268,4 +269,53 @@ like "$(cat out)" '^ok +key spaces: of 3300 keys looked at [0-9]+ were read' \
 	'says so'
 like "$(kvdiag $A stats local)" '^ *gets_shared +1$' 'counted by the node'
 end_all
+
+# ---- two hosts ----
+
+hosts()
+{
+	netns_init && netns m 9 && netns a 1 && netns b 2 &&
+		ip netns exec "$NS-m" true
+}
+# on HOST PROGRAM...
+on()
+{
+	on_host=$1
+	shift
+	ip netns exec "$NS-$on_host" "$@"
+}
+# beyond NAME HOST ADDRESS [MASTER]: a node there that says it is at ADDRESS.
+beyond()
+{
+	launch "$1" ip netns exec "$NS-$2" kvclient \
+		--master="${4:-10.9.0.9}:20001" --host="$3" --port=20002 --socket="$T/$1.sock" \
+		--global-segment-size=32MB || exit 70
+}
+tells()
+{
+	on b kvdiag --timeout=1s --socket= --master=10.9.0.9:20001 doctor >now
+	grep -Eq "$1" now
+}
+if hosts 2>/dev/null; then
+	launch far ip netns exec "$NS-m" kvmaster --rpc-port=20001 \
+		--http-port=0 || exit 70
+	beyond loop m 127.0.0.1 127.0.0.1
+	ok 'a node that is known by a loopback address' try_for 20 tells \
+		'^fault +members: 10.9.0.9:20001 knows 1 node, of which it names 0 here: .*; start them with --host'
+	end loop
+	beyond one a 10.9.0.1
+	beyond two b 10.9.0.1
+	ok 'two nodes at one address' try_for 20 tells \
+		'^fault +addresses: .* address 10.9.0.1:20002 does not answer here: another node does; start it with --host'
+	is "$(grep -c '^fault ' now)" 1 'which one of them has'
+	end two
+	ok 'one of them alone is well' try_for 20 tells '^ok +addresses: 1 of 1'
+	ip -n "$NS-a" link set eth0 down
+	ok 'a cut link' try_for 20 tells \
+		'^fault +(nodes|addresses): 10.9.0.1 .*(silent|suspect|does not answer here: no answer in time)'
+	ip -n "$NS-a" link set eth0 up
+	end_all
+else
+	skip 'two hosts' 'network namespaces are not allowed here'
+fi
 done_testing

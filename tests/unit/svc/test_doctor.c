@@ -270,6 +270,9 @@ masters_and_nodes_that_do_not_know_each_other(void **state)
 			      "master m:1");
 	pool.n_nodes = 0;
 	kv_doctor_members(&doctor, &pool);
+	TOLD(KV_DOCTOR_FAULT, "m:1 knows 1 node, of which it names 0 here");
+	master.d.stats = NULL;
+	kv_doctor_members(&doctor, &pool);
 	TOLD(KV_DOCTOR_FAULT, "no node is in the pool");
 }
 

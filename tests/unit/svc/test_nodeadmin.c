@@ -358,6 +358,7 @@ pages_have_every_key_once(void **state)
 		}
 		assert_ptr_equal(k, f->tail + f->tail_len);
 		cursor = kv_get64(r->cursor);
+		assert_int_equal(kv_id_is_zero(r->next), cursor == 0);
 		wireframe_free(f);
 		assert_true(++pages < 50);
 	} while (cursor);
