@@ -14,10 +14,11 @@
  */
 
 enum {
-	/* Nodes of two buckets on average, from which on the table grows: of
-	 * five places one half is in use, while buckets that are to be split
-	 * next have twice as many nodes as those that just were. */
-	FILL2_MAX = 5,
+	/* Nodes of two buckets on average, from which on the table grows. Those
+	 * that are to be split have up to twice as many as those that were: of
+	 * five places a bucket less than half may be in use, or chains, which
+	 * are other's memory again, are what splits and misses wait for. */
+	FILL2_MAX = 4,
 	/* It shrinks when they have fewer, */
 	FILL2_MIN = 1,
 	/* and a delete may merge so many, so shrinking keeps up with it. */
@@ -235,7 +236,9 @@ split_one(struct kv_htab *t)
 	if (s >= KV_HTAB_SEGMENTS_MAX || (!t->segs[s] && seg_alloc(t, s) < 0))
 		return;
 	bucket_move(bucket(t, b - low), bucket(t, b), low);
-	t->buckets++;
+	b = ++t->buckets;
+	/* The next one's turn comes in a moment. */
+	__builtin_prefetch(bucket(t, b - pow2_floor(b)), 1);
 }
 
 /* Bucket b of segment s was the last one in use there. */

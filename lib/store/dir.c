@@ -23,13 +23,18 @@ enum {
 	 * an entry, and with the successor less than 150. */
 	FILL_MAX = 6,
 	FILL_MIN_HALVES = 5,
-	/* Homes that a change moves: few enough to be quick, and so many that
-	 * the fill hardly changes until all have moved. */
-	MOVES = 8,
+	/* Homes that a change moves: so many that the fill hardly changes until
+	 * all have moved, and so few that the 1,000 adds of a frame touch the
+	 * successor in one or two huge pages that are new: each takes 0.3 ms,
+	 * on a virtual machine, whose host has to find it, 4 ms. */
+	MOVES = 4,
+	/* The same to a smaller one, which must keep up with the deletions. */
+	MOVES_DOWN = 8,
 	EXIST_AHEAD = 24, /* keys: enough for the latency of memory */
 };
 
-_Static_assert(GROUPS_MIN % MOVES == 0, "a move ends with a table's end");
+_Static_assert(GROUPS_MIN % MOVES_DOWN == 0 && MOVES_DOWN % MOVES == 0,
+	       "a move ends with a table's end");
 
 struct slot {
 	uint64_t entries;
@@ -98,11 +103,12 @@ walk(const struct kv_dir *d, struct kv_hash h, struct kv_dirtab_walk *w)
 static void
 move_on(struct kv_dir *d)
 {
-	unsigned i;
+	unsigned i, n;
 
 	if (!is_moving(d))
 		return;
-	for (i = 0; i < MOVES; i++)
+	n = d->tab[1].groups > d->tab[0].groups ? MOVES : MOVES_DOWN;
+	for (i = 0; i < n; i++)
 		kv_dirtab_move(&d->tab[0], &d->tab[1], d->cursor++);
 	if (d->cursor < d->tab[0].groups) {
 		kv_dirtab_release(&d->tab[0], d->cursor);
@@ -214,7 +220,7 @@ kv_dir_sweep(struct kv_dir *d, unsigned steps)
 		cost = KV_DIRTAB_PLACES;
 		if (is_moving(d)) {
 			move_on(d);
-			cost *= MOVES;
+			cost *= MOVES_DOWN;
 		} else {
 			sweep_group(d, d->swept);
 			d->swept = kv_dirtab_next(&d->tab[0], d->swept);
@@ -366,18 +372,24 @@ prefetch_entry(const struct kv_dir *d, struct kv_hash h, bool to_add)
 		__builtin_prefetch(kv_dirtab_at(t, g, kv_dirtab_first(found)));
 }
 
-void
-kv_dir_prefetch(const struct kv_dir *d, struct kv_hash h)
-{
-	prefetch_entry(d, h, true);
-}
-
 static INLINE void
 prefetch_word(const struct kv_dir *d, struct kv_hash h)
 {
 	const struct kv_dirtab *t = &d->tab[tab_of(d, h)];
 
 	__builtin_prefetch(&t->words[kv_dirtab_home(t, h)]);
+}
+
+void
+kv_dir_prefetch_word(const struct kv_dir *d, struct kv_hash h)
+{
+	prefetch_word(d, h);
+}
+
+void
+kv_dir_prefetch(const struct kv_dir *d, struct kv_hash h)
+{
+	prefetch_entry(d, h, true);
 }
 
 /* Each key goes through three stages, and others lie between them. */

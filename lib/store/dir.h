@@ -69,6 +69,9 @@ bool kv_dir_find(const struct kv_dir *d, struct kv_hash h,
 /* Answers n keys with memory latency hidden: out[i] = 1 or 0. */
 size_t kv_dir_exist(const struct kv_dir *d, const struct kv_hash *h, size_t n,
 		    uint8_t *out);
+/* For many keys, so that they wait for memory together: asks for what says
+ * where the key is, and, when that has come, for where it is, or will be. */
+void kv_dir_prefetch_word(const struct kv_dir *d, struct kv_hash h);
 void kv_dir_prefetch(const struct kv_dir *d, struct kv_hash h);
 
 uint64_t kv_dir_keys(const struct kv_dir *d); /* about, while sweeping */

@@ -22,7 +22,7 @@
 	(1 * KV_NS_PER_MS) /* while the directory grows, adds take \
 			    * a multiple of their usual time */
 #define STEP_ENTS 128      /* between two looks at the clock */
-#define AHEAD     16 /* entries whose memory is fetched before their turn */
+#define AHEAD     16       /* entries between the steps of fetching memory */
 
 struct kv_intake {
 	struct kv_list link; /* master->jobs */
@@ -51,19 +51,29 @@ ent_id(const struct kv_publish_ent *e)
 	};
 }
 
+/* Asks for memory of entries whose turn comes later. */
+static void
+job_prefetch(const struct kv_intake *j, const struct kv_dir *dir)
+{
+	size_t n = j->added + j->gone, at = j->next + AHEAD;
+
+	if (at < n)
+		kv_dir_prefetch(dir, ent_hash(&j->ents[at]));
+	at += AHEAD;
+	if (at < n)
+		kv_dir_prefetch_word(dir, ent_hash(&j->ents[at]));
+}
+
 /* Entries up to `end`. 0 or -ENOMEM. */
 static int
 job_run(struct kv_intake *j, size_t end)
 {
 	struct kv_member *mb = j->p->member;
-	size_t n = j->added + j->gone;
 	const struct kv_publish_ent *e;
 	int verdict;
 
 	for (; j->next < end; j->next++) {
-		if (j->next + AHEAD < n)
-			kv_dir_prefetch(mb->m->dir,
-					ent_hash(&j->ents[j->next + AHEAD]));
+		job_prefetch(j, mb->m->dir);
 		e = &j->ents[j->next];
 		if (j->next >= j->added) {
 			kv_verdict_cancel(mb, ent_hash(e), ent_id(e));

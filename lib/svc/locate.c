@@ -17,6 +17,7 @@
 
 enum {
 	CHUNK = 512, /* keys whose memory is fetched together */
+	AHEAD = 16,  /* of these, that are on their way */
 	/* Marks that are remembered, so as not to be sent again; a newer one
 	 * may take the place of an older. */
 	SEEN = 1 << 16,
@@ -268,8 +269,12 @@ owners_find(struct owners *o, const struct reach *r, const struct kv_id *ids,
 
 	hashes_take(h, ids, n);
 	for (i = 0; i < n; i++)
+		kv_dir_prefetch_word(o->m->dir, h[i]);
+	for (i = 0; i < n && i < AHEAD; i++)
 		kv_dir_prefetch(o->m->dir, h[i]);
 	for (i = 0; i < n; i++) {
+		if (i + AHEAD < n)
+			kv_dir_prefetch(o->m->dir, h[i + AHEAD]);
 		view.n = 0;
 		kv_dir_find(o->m->dir, h[i], &view);
 		reach_only(r, o->m, &view);

@@ -16,6 +16,9 @@
 #include "svc/putkey.h"
 #include "wire/msg.h"
 
+/* Keys between the one that is begun and the one whose memory is asked for. */
+#define AHEAD 12
+
 void
 kv_nodeput_drop(struct kv_nodeput *put)
 {
@@ -351,7 +354,6 @@ put_keys_init(struct kv_nodeput *put, const struct kv_put_ent *ents,
 		k->key = own;
 		memcpy(own, keys, k->key_len);
 		k->hash = kv_key_hash(seed, keys, k->key_len);
-		kv_index_prefetch(put->node->index, k->hash);
 		own += k->key_len;
 		keys += k->key_len;
 		k->is_inline = ents[i].flags & KV_ENT_INLINE;
@@ -421,11 +423,35 @@ key_check(const struct kv_putkey *k)
 	return KV_OK;
 }
 
+/* Starts all keys. Of later ones the index is asked for meanwhile: of so few
+ * that it is still in the nearest cache when they come. */
+static void
+put_admit_all(struct kv_nodeput *put)
+{
+	const struct kv_index *ix = put->node->index;
+	unsigned i, n = put->count;
+	struct kv_putkey *k;
+	int status;
+
+	for (i = 0; i < n && i < AHEAD; i++)
+		kv_index_prefetch(ix, put->keys[i].hash);
+	for (i = 0; i < n; i++) {
+		if (i + AHEAD < n)
+			kv_index_prefetch(ix, put->keys[i + AHEAD].hash);
+		k = &put->keys[i];
+		status = key_check(k);
+		if (status == KV_OK)
+			kv_putkey_admit(k);
+		else
+			kv_putkey_give_up(k, status);
+	}
+}
+
 bool
 kv_nodeput_start(struct kv_nodepeer *peer, const struct kv_msg *msg)
 {
 	const struct kv_put *m = msg->body;
-	uint32_t i, n = kv_get32(m->count);
+	uint32_t n = kv_get32(m->count);
 	const uint8_t *keys, *values;
 	size_t key_bytes, value_bytes;
 	const struct kv_put_ent *ents;
@@ -456,13 +482,7 @@ kv_nodeput_start(struct kv_nodepeer *peer, const struct kv_msg *msg)
 	}
 	put_keys_init(put, ents, keys, values, own);
 	put_find_repeats(put);
-	for (i = 0; i < n; i++) {
-		status = key_check(&put->keys[i]);
-		if (status == KV_OK)
-			kv_putkey_admit(&put->keys[i]);
-		else
-			kv_putkey_give_up(&put->keys[i], status);
-	}
+	put_admit_all(put);
 	kv_nodeput_let_go(put);
 	return true;
 }
