@@ -102,10 +102,14 @@ kv_doctor_masters(struct kv_doctor *d, const struct kv_doctor_pool *p)
 	size_t n = 0;
 
 	if (!p->n_masters)
-		kv_doctor_say(d, KV_DOCTOR_FAULT, "masters",
+		kv_doctor_say(d, p->own ? KV_DOCTOR_WARNING : KV_DOCTOR_FAULT,
+			      "masters",
 			      "--master HOST:PORT, or master_server_address in "
 			      "the configuration",
-			      "no master is named");
+			      "no master is named%s",
+			      p->own ? ", nor does the kvclient of this host "
+				       "have one: its keys are its own host's"
+				     : "");
 	for (m = p->masters; m < p->masters + p->n_masters; m++) {
 		if (m->d.status < 0) {
 			kv_doctor_say(d, KV_DOCTOR_FAULT, "masters",

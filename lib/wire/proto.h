@@ -83,7 +83,7 @@ struct kv_hello {
 	struct kv_le64 token; /* DATA: of its control connection */
 	struct kv_le32 pid;
 	struct kv_le32 salt; /* not looked at */
-			     /* tail: tenant, name */
+	/* tail: tenant, name */
 };
 
 struct kv_hello_r {

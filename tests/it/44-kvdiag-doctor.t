@@ -52,6 +52,12 @@ like "$(cat out)" '^fault +local node: .*/none: .*no such socket; start kvclient
 exits 69 'a name that is not known' diagnose --socket= \
 	--master=nobody.invalid:1
 like "$(cat out)" '^fault +masters: .* resolve .*; correct the name' 'says so'
+start alone --port kvclient --socket="$T/alone.sock" \
+	--global-segment-size=32MB
+finds 1 'a node without a master' \
+	'^warning +masters: no master is named, nor does the kvclient .*; --master' \
+	--socket="$T/alone.sock"
+end alone
 exits 64 'an option that is not known' kvdiag doctor --nonsense
 exits 78 'a configuration that is none' kvdiag doctor /dev/null
 
@@ -107,6 +113,37 @@ like "$(cat out)" '^fault +memory: a pool of 878.9 TiB does not fit: .*; ask for
 exits 1 'one of huge pages' configured 900000GB ', "hugepages": true'
 like "$(cat out)" '^fault +huge pages: .* needs [0-9]* huge pages, .* echo ' \
 	'says so'
+# A control group of 100 MB, of version 1 or 2.
+grouped()
+{
+	for limit in memory/kv_doctor.$$/memory.limit_in_bytes \
+		kv_doctor.$$/memory.max; do
+		group=/sys/fs/cgroup/${limit%/*}
+		[ -e "${group%/*}/cgroup.procs" ] || continue
+		mkdir "$group" && echo 100000000 >"/sys/fs/cgroup/$limit" &&
+			return
+		rmdir "$group"
+	done
+	return 1
+}
+cat >enter <<'E'
+echo $$ >"$1/cgroup.procs" || exit 70
+shift
+exec "$@"
+E
+if grouped 2>/dev/null; then
+	at_exit "rmdir '$group'"
+	configured 32MB '' >out2 # writes conf
+	exits 0 'a pool that fits into its control group' \
+		sh enter "$group" kvdiag --socket= --timeout=4s doctor conf
+	configured 512MB '' >out2
+	exits 1 'one that does not' \
+		sh enter "$group" kvdiag --socket= --timeout=4s doctor conf
+	like "$(cat out)" '^fault +memory: a pool of 512.0 MiB does not fit: the control group leaves 9[0-9.]* MiB of its 95.4 MiB.*; ask for [0-9]*MB at most, or raise .*/kv_doctor' \
+		'says so'
+else
+	skip 'a control group' 'none can be made here'
+fi
 mkdir fs
 if mount -t tmpfs -o size=16m kv_test fs 2>/dev/null; then
 	at_exit "umount -l '$T/fs'"
