@@ -45,7 +45,7 @@ struct slot {
 struct kv_dir {
 	struct kv_dirtab tab[2]; /* the second one only during a move */
 	size_t cursor;           /* homes before it have moved */
-	size_t swept;            /* group where the sweep goes on */
+	size_t swept;            /* groups that the sweep has seen */
 	uint64_t entries;
 	uint64_t dead; /* entries of closed slots */
 	uint64_t keys;
@@ -197,6 +197,23 @@ kv_dir_slot_hide(struct kv_dir *d, unsigned slot, bool hide)
 	d->slot[slot].shown = d->slot[slot].live && !hide;
 }
 
+/*
+ * The group to be swept next: their numbers' bits in reverse order, so that
+ * what is left lies everywhere at any time. From one end to the other a half of
+ * the table would be empty and the other one as full as before: if it shrank
+ * then, entries would go past hundreds of groups to find a place.
+ */
+static size_t
+sweep_next(struct kv_dir *d)
+{
+	uint64_t r = __builtin_bswap64(d->swept++);
+
+	r = (r >> 4 & 0x0f0f0f0f0f0f0f0f) | (r & 0x0f0f0f0f0f0f0f0f) << 4;
+	r = (r >> 2 & 0x3333333333333333) | (r & 0x3333333333333333) << 2;
+	r = (r >> 1 & 0x5555555555555555) | (r & 0x5555555555555555) << 1;
+	return r >> d->tab[0].shift;
+}
+
 static void
 sweep_group(struct kv_dir *d, size_t g)
 {
@@ -222,8 +239,7 @@ kv_dir_sweep(struct kv_dir *d, unsigned steps)
 			move_on(d);
 			cost *= MOVES_DOWN;
 		} else {
-			sweep_group(d, d->swept);
-			d->swept = kv_dirtab_next(&d->tab[0], d->swept);
+			sweep_group(d, sweep_next(d));
 		}
 		steps -= steps < cost ? steps : cost;
 	}

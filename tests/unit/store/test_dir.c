@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/num.h"
 #include "base/rng.h"
 #include "test.h"
@@ -384,6 +385,41 @@ test_memory_of_swept(void **state)
 	kv_dir_free(d);
 }
 
+static uint64_t
+cpu_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+/* What is left meanwhile lies everywhere: a table that shrinks, or takes what
+ * is new, has room for it where it belongs. (It took minutes.) */
+static void
+test_sweep_is_even(void **state)
+{
+	enum {
+		MANY = 2000000 / KV_TEST_SLOWER,
+		NEW = 300000 / KV_TEST_SLOWER,
+	};
+	struct kv_dir *d = dir_with(2);
+	uint64_t i, n = MANY, begun;
+
+	(void)state;
+	for (i = 0; i < MANY; i++)
+		add(d, i, 0);
+	kv_dir_slot_close(d, 0);
+	begun = cpu_ns();
+	while (kv_dir_sweep(d, 8192))
+		for (i = 0; i < 1000 && n < MANY + NEW; i++)
+			add(d, n++, 1);
+	assert_in_range(cpu_ns() - begun, 0, 10 * KV_NS_PER_S);
+	assert_int_equal(kv_dir_keys(d), n - MANY);
+	check_bytes(d, n - MANY);
+	kv_dir_free(d);
+}
+
 /* A sweep of a few steps does no more than that. */
 static void
 test_sweep_is_sliced(void **state)
@@ -407,15 +443,6 @@ test_sweep_is_sliced(void **state)
 	assert_true(kv_dir_slot_is_swept(d, 0));
 	assert_false(kv_dir_sweep(d, 100));
 	kv_dir_free(d);
-}
-
-static uint64_t
-cpu_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
 
 /* No change takes long however many keys there are: growing and shrinking
@@ -560,6 +587,7 @@ main(void)
 		cmocka_unit_test(test_model),
 		cmocka_unit_test(test_memory),
 		cmocka_unit_test(test_memory_of_swept),
+		cmocka_unit_test(test_sweep_is_even),
 		cmocka_unit_test(test_sweep_is_sliced),
 		cmocka_unit_test(test_no_stall),
 		cmocka_unit_test(test_too_many_owners),
