@@ -44,10 +44,10 @@ leave(struct kvdiag_screen *s)
 {
 	if (!s->is_terminal)
 		return;
-	fputs(FIRST_PAGE, stdout);
-	fflush(stdout);
 	if (s->has_keys)
 		tcsetattr(STDIN_FILENO, TCSANOW, &s->was);
+	fputs(FIRST_PAGE, stdout);
+	fflush(stdout);
 }
 
 static void
@@ -155,7 +155,7 @@ is_quit(struct kvdiag_screen *s)
 
 	/* The end of a terminal is no key, and comes for ever. */
 	if (n <= 0)
-		s->has_keys = false;
+		s->is_deaf = true;
 	return n == 1 && (key == 'q' || key == 'Q');
 }
 
@@ -167,7 +167,7 @@ kvdiag_screen_wait(struct kvdiag_screen *s, uint64_t until_ns)
 	for (;;) {
 		struct pollfd fds[] = {
 			{ .fd = s->signals, .events = POLLIN },
-			{ .fd = s->has_keys ? STDIN_FILENO : -1,
+			{ .fd = s->has_keys && !s->is_deaf ? STDIN_FILENO : -1,
 			  .events = POLLIN },
 		};
 

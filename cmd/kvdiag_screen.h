@@ -15,6 +15,7 @@ enum kvdiag_screen_event {
 struct kvdiag_screen {
 	bool is_terminal; /* else text goes out as it is */
 	bool has_keys;
+	bool is_deaf;       /* no more keys come */
 	struct termios was; /* of stdin, with has_keys */
 	int signals;
 };

@@ -3,12 +3,21 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/num.h"
 #include "cmd/kvdiag_round.h"
 #include "svc/client.h"
 
 /* Nodes that do not answer, of which it is asked why. */
 #define WHY_MAX 8
+/* For the keys of one node. */
+#define LIST_NS (2 * KV_NS_PER_S)
+
+static uint64_t
+now_ns(void)
+{
+	return kv_clock_now(&(struct kv_clock){ 0 });
+}
 
 /* Whether somebody else has dialled all that this master knows. */
 static bool
@@ -60,6 +69,7 @@ dial_nodes(struct kvdiag_round *r)
 struct listing {
 	struct kv_doctor_keys *keys;
 	unsigned n;
+	uint64_t until_ns; /* a node may have pages for ever */
 };
 
 static int
@@ -67,6 +77,8 @@ listed(void *arg, const struct kv_client_listed *l)
 {
 	struct listing *to = arg;
 
+	if (!l)
+		return now_ns() >= to->until_ns;
 	kv_doctor_keys_add(to->keys, l->key, l->putter, l->is_shared);
 	return ++to->n >= KV_DOCTOR_KEYS;
 }
@@ -94,7 +106,7 @@ ask_why(const struct kvdiag_round *r, struct kv_doctor_node *node)
 static void
 ask_node(struct kvdiag_round *r, struct kv_doctor_node *node)
 {
-	struct listing to = { .keys = r->keys };
+	struct listing to = { .keys = r->keys, .until_ns = now_ns() + LIST_NS };
 	struct kv_client *c;
 	int status;
 

@@ -105,7 +105,8 @@ struct kv_client_listed {
 	bool is_shared;   /* another than its putter has read it */
 };
 
-/* kv_client_list(), with more about each. */
+/* kv_client_list(), with more about each. fn also runs before those
+ * of each page, with NULL. */
 typedef int kv_client_listed_fn(void *arg, const struct kv_client_listed *l);
 long kv_client_list_all(struct kv_client *c, const char *pattern,
 			kv_client_listed_fn *fn, void *arg, uint64_t *undecided,

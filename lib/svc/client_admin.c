@@ -287,6 +287,8 @@ list_tell(struct kv_client *c, struct list_question *l, long *told)
 
 	if (!kv_hub_node(&c->hub, &l->of, &node))
 		node.name[0] = 0;
+	if (l->fn(l->arg, NULL))
+		return true;
 	for (i = 0; i < l->count; i++) {
 		++*told;
 		one.key = (struct kv_key){ key, kv_get16(e[i].key_len) };
@@ -343,6 +345,8 @@ list_one(void *arg, const struct kv_client_listed *l)
 {
 	const struct listener *to = arg;
 
+	if (!l)
+		return 0;
 	return to->fn(to->arg, l->key, l->size, l->node);
 }
 

@@ -129,25 +129,26 @@ check_pool_file(struct kv_doctor *d, const struct kv_doctor_host *h)
 {
 	char path[PATH_MAX], size[16], err[KV_DOCTOR_TEXT_BYTES], *slash;
 	struct kv_room_file file = { .path = h->pool_file };
-	int rc;
+	int fd, rc;
 
 	snprintf(path, sizeof(path), "%s", h->pool_file);
-	file.fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (file.fd < 0 && errno == ENOENT) {
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0 && errno == ENOENT) {
 		/* It will be made there. */
 		slash = strrchr(path, '/');
 		snprintf(slash ? slash + 1 : path, 2, "%s", slash ? "" : ".");
-		file.fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	}
-	if (file.fd < 0) {
+	if (fd < 0) {
 		kv_doctor_say(d, KV_DOCTOR_FAULT, "pool file",
 			      "name another place, or make this one",
 			      "%s: cannot be opened: %m", h->pool_file);
 		return;
 	}
+	file.fd = fd;
 	rc = kv_room_check_file(h->root, &file, h->pool_bytes, err,
 				sizeof(err));
-	close(file.fd);
+	close(fd);
 	if (rc < 0)
 		say_refusal(d, "pool file", err);
 	else

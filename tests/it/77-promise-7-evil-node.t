@@ -44,7 +44,8 @@ timeouts=0
 end=$(($(date +%s) + LOAD - 2))
 while [ "$(date +%s)" -lt $end ]; do
 	for tool in "kvdiag nodes" "kvdiag keys" "kvdiag key h/1" \
-		"kvdiag links" "kvget h/1" "kvget --exist h/1 h/2" "kvrm h/9"; do
+		"kvdiag links" "kvdiag doctor" "kvget h/1" \
+		"kvget --exist h/1 h/2" "kvrm h/9"; do
 		for master in "$MASTERS" "$evil_master"; do
 			# shellcheck disable=SC2086 # tool is several words
 			timeout $((20 * KV_SLOW)) $tool --socket= \
