@@ -15,9 +15,12 @@
 #define KV_UNUSED             __attribute__((unused))
 #define KV_API                __attribute__((visibility("default")))
 #define KV_CLEANUP(fn)        __attribute__((cleanup(fn)))
-#define KV_LIKELY(x)          __builtin_expect(!!(x), 1)
-#define KV_UNLIKELY(x)        __builtin_expect(!!(x), 0)
-#define KV_ARRAY_LEN(a)       (sizeof(a) / sizeof((a)[0]))
+/* gcc takes a function that only prefetches for one without any effect, and
+ * drops its calls: such a one has to be inlined. */
+#define KV_INLINE       inline __attribute__((always_inline))
+#define KV_LIKELY(x)    __builtin_expect(!!(x), 1)
+#define KV_UNLIKELY(x)  __builtin_expect(!!(x), 0)
+#define KV_ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
 
 #define KV_JOIN_(a, b) a##b
 #define KV_JOIN(a, b)  KV_JOIN_(a, b)

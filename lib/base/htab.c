@@ -352,7 +352,7 @@ kv_htab_prefetch(const struct kv_htab *t, uint64_t hash)
 		__builtin_prefetch(bucket_of(t, hash));
 }
 
-const struct kv_htab_node *
+struct kv_htab_node *
 kv_htab_guess(const struct kv_htab *t, uint64_t hash)
 {
 	const struct kv_htab_bucket *b;

@@ -71,8 +71,7 @@ struct kv_htab_node *kv_htab_next(const struct kv_htab *t,
  * bucket; then, from the bucket alone, which node kv_htab_first() most likely
  * is. That may not be touched, but its memory be asked for. */
 void kv_htab_prefetch(const struct kv_htab *t, uint64_t hash);
-const struct kv_htab_node *kv_htab_guess(const struct kv_htab *t,
-					 uint64_t hash);
+struct kv_htab_node *kv_htab_guess(const struct kv_htab *t, uint64_t hash);
 
 static inline size_t
 kv_htab_count(const struct kv_htab *t)

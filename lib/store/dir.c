@@ -4,11 +4,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/attr.h"
 #include "store/dirtab.h"
-
-/* gcc takes a function that only prefetches for one without any effect, and
- * drops its calls. */
-#define INLINE inline __attribute__((always_inline))
 
 /*
  * A table that is too full or too empty gets a successor of twice or half
@@ -93,7 +90,7 @@ tab_of(const struct kv_dir *d, struct kv_hash h)
 	return is_moving(d) && kv_dirtab_home(&d->tab[0], h) < d->cursor;
 }
 
-static INLINE void
+static KV_INLINE void
 walk(const struct kv_dir *d, struct kv_hash h, struct kv_dirtab_walk *w)
 {
 	kv_dirtab_walk(w, &d->tab[tab_of(d, h)], h);
@@ -375,7 +372,7 @@ kv_dir_find(const struct kv_dir *d, struct kv_hash h, struct kv_dir_view *view)
 }
 
 /* The entry that is likely the one, or else, to add it, its likely place. */
-static INLINE void
+static KV_INLINE void
 prefetch_entry(const struct kv_dir *d, struct kv_hash h, bool to_add)
 {
 	const struct kv_dirtab *t = &d->tab[tab_of(d, h)];
@@ -388,7 +385,7 @@ prefetch_entry(const struct kv_dir *d, struct kv_hash h, bool to_add)
 		__builtin_prefetch(kv_dirtab_at(t, g, kv_dirtab_first(found)));
 }
 
-static INLINE void
+static KV_INLINE void
 prefetch_word(const struct kv_dir *d, struct kv_hash h)
 {
 	const struct kv_dirtab *t = &d->tab[tab_of(d, h)];

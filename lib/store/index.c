@@ -186,6 +186,14 @@ kv_index_prefetch(const struct kv_index *ix, struct kv_hash h)
 	kv_htab_prefetch(&ix->objects, h.lo);
 }
 
+struct kv_object *
+kv_index_guess(const struct kv_index *ix, struct kv_hash h)
+{
+	struct kv_htab_node *n = kv_htab_guess(&ix->objects, h.lo);
+
+	return n ? object_of(n) : NULL;
+}
+
 static struct kv_object *
 object_new(const struct kv_index_new_object *n)
 {

@@ -23,6 +23,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/attr.h"
 #include "base/htab.h"
 #include "base/limits.h"
 #include "base/list.h"
@@ -124,7 +125,34 @@ struct kv_object *kv_index_find_old(struct kv_index *ix, struct kv_hash h,
 				    size_t len);
 /* By hash alone (what masters and existence checks know). */
 struct kv_object *kv_index_find_hash(struct kv_index *ix, struct kv_hash h);
+/* For many keys, so that they wait for memory together, each some keys after
+ * the one before: asks for what says where the object is; for the object (the
+ * fields, and most of a key of usual length); for what a touch or a mark of it
+ * changes beside it. */
 void kv_index_prefetch(const struct kv_index *ix, struct kv_hash h);
+/* Most likely the object; it is not to be touched, but asked for. */
+struct kv_object *kv_index_guess(const struct kv_index *ix, struct kv_hash h);
+
+static KV_INLINE void
+kv_index_prefetch_object(const struct kv_index *ix, struct kv_hash h)
+{
+	const char *o = (const char *)kv_index_guess(ix, h);
+	unsigned i;
+
+	for (i = 0; o && i < 4; i++)
+		__builtin_prefetch(o + i * 64);
+}
+
+static KV_INLINE void
+kv_index_prefetch_order(const struct kv_index *ix, struct kv_hash h)
+{
+	const struct kv_object *o = kv_index_guess(ix, h);
+
+	if (!o)
+		return;
+	__builtin_prefetch(o->order.next, 1);
+	__builtin_prefetch(o->order.prev, 1);
+}
 
 /*
  * Space for `bytes`. may_evict: objects leave for it, in order. Number of

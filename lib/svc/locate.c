@@ -104,36 +104,61 @@ answer_flags(struct kv_master *m, const struct reach *r)
 
 /* ---- marks ---- */
 
-/* Half a grace has passed since the key was marked. */
-static bool
-mark_is_due(struct kv_master *m, struct kv_hash h, uint64_t now)
+static struct kv_locate_seen *
+seen_of(const struct kv_master *m, struct kv_hash h)
 {
-	struct kv_locate_seen *s = &m->seen[h.hi % SEEN];
-
-	if (s->key == h.lo && s->until > now)
-		return false;
-	s->key = h.lo;
-	s->until = now + m->o.grace_ns / 2;
-	return true;
+	return &m->seen[h.hi % SEEN];
 }
 
+/* Passes it on, unless that was done within half a grace. Where a node has too
+ * many already the key's turn comes with the next question for it. */
 static void
 mark(struct kv_master *m, struct kv_hash h, const struct reach *r, uint64_t now)
 {
+	struct kv_locate_seen *s = seen_of(m, h);
+	uint64_t before = m->n_wants;
 	struct kv_id id = kv_key_hash_build(h);
 	struct kv_dir_view view;
 	struct kv_member *mb;
 	unsigned i;
 
-	if (!mark_is_due(m, h, now) || !kv_dir_find(m->dir, h, &view))
+	if (s->key == h.lo && s->until > now)
 		return;
+	kv_dir_find(m->dir, h, &view);
 	reach_only(r, m, &view);
 	for (i = 0; i < view.n; i++) {
 		mb = m->members[view.slots[i]];
 		if (!mb->peer || mb->wants.len >= WANTS_MAX * sizeof(id))
 			continue;
 		/* It is a wish: without memory it is not passed on. */
-		(void)!kv_bytes_append(&mb->wants, &id, sizeof(id));
+		m->n_wants += kv_bytes_append(&mb->wants, &id, sizeof(id)) == 0;
+	}
+	if (m->n_wants > before)
+		*s = (struct kv_locate_seen){ h.lo, now + m->o.grace_ns / 2 };
+}
+
+/* Every node has what it is sent in one tick. */
+static bool
+marks_are_full(const struct kv_master *m)
+{
+	return m->n_wants >= (uint64_t)m->n_members * WANTS_MAX;
+}
+
+/* Marks of n keys that were looked up. Where the last mark of a key would be
+ * noted is most likely in no near cache: the half of all that a large existence
+ * check cost its master. */
+static void
+mark_found(struct kv_master *m, const struct kv_hash *h, const uint8_t *found,
+	   size_t n, const struct reach *r)
+{
+	uint64_t now = kv_master_now(m);
+	size_t i;
+
+	for (i = 0; i < n + AHEAD && !marks_are_full(m); i++) {
+		if (i < n && found[i])
+			__builtin_prefetch(seen_of(m, h[i]), 1);
+		if (i >= AHEAD && found[i - AHEAD])
+			mark(m, h[i - AHEAD], r, now);
 	}
 }
 
@@ -164,6 +189,7 @@ kv_locate_tick(struct kv_master *m)
 		wants_send(mb);
 		kv_bytes_reset(&mb->wants);
 	}
+	m->n_wants = 0;
 }
 
 /* ---- whether ---- */
@@ -182,23 +208,21 @@ static size_t
 exist(struct kv_master *m, const struct reach *r, const struct kv_id *ids,
       size_t n, uint8_t *out)
 {
-	uint64_t now = kv_master_now(m);
 	struct kv_hash h[CHUNK];
 	struct kv_dir_view view;
-	size_t i, found = 0;
+	size_t i, found;
 
 	hashes_take(h, ids, n);
-	kv_dir_exist(m->dir, h, n, out);
-	for (i = 0; i < n; i++) {
-		if (out[i] && r->some_not) {
-			kv_dir_find(m->dir, h[i], &view);
-			reach_only(r, m, &view);
-			out[i] = view.n > 0;
-		}
-		if (out[i])
-			mark(m, h[i], r, now);
-		found += out[i];
+	found = kv_dir_exist(m->dir, h, n, out);
+	for (i = 0; i < n && r->some_not; i++) {
+		if (!out[i])
+			continue;
+		kv_dir_find(m->dir, h[i], &view);
+		reach_only(r, m, &view);
+		out[i] = view.n > 0;
+		found -= !out[i];
 	}
+	mark_found(m, h, out, n, r);
 	return found;
 }
 

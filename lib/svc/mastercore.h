@@ -119,6 +119,7 @@ struct kv_master {
 
 	/* locate.c */
 	struct kv_locate_seen *seen;
+	uint64_t n_wants; /* marks of all members, of this tick */
 
 	/* relay.c */
 	struct kv_list relays;

@@ -246,8 +246,12 @@ bool kv_nodeget_start(struct kv_nodepeer *peer, const struct kv_msg *msg);
 bool kv_nodeget_run(struct kv_nodepeer *peer, const struct kv_msg *msg);
 /* Of the i-th key of the one that is planned. */
 struct kv_hash kv_nodeget_hash(const struct kv_node *node, unsigned i);
-bool kv_nodeget_lookup(struct kv_nodepeer *peer, const struct kv_msg *msg);
 void kv_nodeget_peer_lost(struct kv_nodepeer *peer);
+
+/* ---- nodelookup.c ---- */
+
+bool kv_nodelookup_start(struct kv_nodepeer *peer, const struct kv_msg *msg);
+bool kv_nodelookup_want(struct kv_nodepeer *peer, const struct kv_msg *msg);
 
 /* ---- session.c: masters ---- */
 
@@ -344,7 +348,6 @@ bool kv_nodeinfo_query(struct kv_nodepeer *peer, const struct kv_msg *msg);
 bool kv_nodeinfo_stats(struct kv_nodepeer *peer, const struct kv_msg *msg);
 bool kv_nodeinfo_nodes(struct kv_nodepeer *peer, const struct kv_msg *msg);
 bool kv_nodeinfo_check(struct kv_nodepeer *peer, const struct kv_msg *msg);
-bool kv_nodeinfo_want(struct kv_nodepeer *peer, const struct kv_msg *msg);
 /* The node's record, as NODES_R and LOOKUP_R carry it. */
 size_t kv_nodeinfo_record_bytes(const struct kv_node *node);
 void kv_nodeinfo_record(const struct kv_node *node, void *out);

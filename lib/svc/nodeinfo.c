@@ -126,28 +126,6 @@ kv_nodeinfo_check(struct kv_nodepeer *peer, const struct kv_msg *msg)
 	return true;
 }
 
-bool
-kv_nodeinfo_want(struct kv_nodepeer *peer, const struct kv_msg *msg)
-{
-	const struct kv_want *m = msg->body;
-	struct kv_node *node = peer->node;
-	uint32_t i, n = kv_get32(m->count);
-	const struct kv_id *ids;
-	struct kv_object *o;
-	struct kv_cut cut;
-
-	kv_cut_init(&cut, msg);
-	ids = kv_cut_array(&cut, n, sizeof(*ids));
-	if (!kv_cut_done(&cut))
-		return false;
-	for (i = 0; i < n; i++) {
-		o = kv_index_find_hash(node->index, kv_key_hash_parse(ids[i]));
-		if (o && !(o->flags & KV_OBJ_HIDDEN))
-			kv_index_want(node->index, o, kv_loop_now(node->loop));
-	}
-	return true;
-}
-
 /* ---- QUERY ---- */
 
 /* A sum on its way. */

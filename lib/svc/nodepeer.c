@@ -47,14 +47,14 @@ static const struct {
 	[KV_MSG_FILLED] = { KV_FROM_REQUESTER, kv_nodeput_filled },
 	[KV_MSG_GET] = { KV_FROM_REQUESTER, kv_nodeget_start },
 	[KV_MSG_RELEASE] = { KV_FROM_REQUESTER, kv_proc_release },
-	[KV_MSG_LOOKUP] = { BOTH, kv_nodeget_lookup },
+	[KV_MSG_LOOKUP] = { BOTH, kv_nodelookup_start },
 	[KV_MSG_NODES] = { BOTH, kv_nodeinfo_nodes },
 	[KV_MSG_REMOVE] = { BOTH, kv_nodeadmin_remove },
 	[KV_MSG_KEYS] = { BOTH, kv_nodeadmin_keys },
 	[KV_MSG_QUERY] = { BOTH, kv_nodeinfo_query },
 	[KV_MSG_STATS] = { BOTH, kv_nodeinfo_stats },
 	[KV_MSG_CHECK] = { KV_FROM_MASTER, kv_nodeinfo_check },
-	[KV_MSG_WANT] = { KV_FROM_MASTER, kv_nodeinfo_want },
+	[KV_MSG_WANT] = { KV_FROM_MASTER, kv_nodelookup_want },
 };
 
 bool

@@ -356,6 +356,8 @@ step(struct model *m, struct key *k)
 	unsigned what = (unsigned)below(m, 12);
 
 	kv_index_prefetch(m->ix, hash_of((size_t)(k - m->key)));
+	kv_index_prefetch_object(m->ix, hash_of((size_t)(k - m->key)));
+	kv_index_prefetch_order(m->ix, hash_of((size_t)(k - m->key)));
 	if (!k->o)
 		do_put(m, k);
 	else if (k->in_index && k->hidden && what < 8)

@@ -500,6 +500,31 @@ wishes_are_bounded(void **state)
 	rig_ms(110);
 	assert_int_equal(wants(&a), 16384);
 	assert_in_range(wants(&b), MANY / 5 * 9 / 10, MANY / 5 + 1);
+	/* Those that found no room are not taken for told. */
+	wireframe_free(rig_ask(&req, KV_MSG_LOOKUP, &l, ids, sizeof(ids)));
+	rig_ms(110);
+	assert_in_range(wants(&a), MANY / 3 - 16384 - MANY / 15, 16383);
+	assert_in_range(wants(&b), 0, MANY / 5 / 2);
+}
+
+/* Not even asked for are they when nobody has room. */
+static void
+wishes_of_all_nodes_are_bounded(void **state)
+{
+	struct kv_lookup l = { .count = kv_le32(MANY),
+			       .flags = KV_LOOKUP_EXIST };
+
+	(void)state;
+	fill(MANY);
+	rig_send(&b.p, KV_MSG_LEAVE, NULL, NULL, 0);
+	rig_ms(1);
+	wireframe_free(rig_ask(&req, KV_MSG_LOOKUP, &l, ids, sizeof(ids)));
+	wireframe_free(rig_ask(&req, KV_MSG_LOOKUP, &l, ids, sizeof(ids)));
+	rig_ms(110);
+	assert_int_equal(wants(&a), 16384);
+	wireframe_free(rig_ask(&req, KV_MSG_LOOKUP, &l, ids, sizeof(ids)));
+	rig_ms(110);
+	assert_in_range(wants(&a), MANY / 3 - 16384, 16383);
 }
 
 static void
@@ -543,6 +568,7 @@ main(void)
 		TWO(a_confirmed_key_is_wanted_at_all_owners),
 		TWO(wishes_go_out_once_in_half_a_grace),
 		TWO(wishes_are_bounded),
+		TWO(wishes_of_all_nodes_are_bounded),
 		TWO(who_cannot_reach_a_node_wishes_nothing_of_it),
 	};
 
