@@ -200,10 +200,11 @@ run(void *input, struct kv_client *c)
 	r.removed = (uint64_t)n;
 	if (r.away)
 		code = kv_tool_say(EX_TEMPFAIL,
-				   "%" PRIu32 " node%s could not be told; run "
-				   "kvrm again when `kvdiag nodes` shows %s",
-				   r.away, kv_tool_plural(r.away),
-				   r.away == 1 ? "it" : "them");
+				   "%" PRIu32 " node%s away: pending, %s told "
+				   "when %s back",
+				   r.away, r.away == 1 ? " is" : "s are",
+				   r.away == 1 ? "it is" : "they are",
+				   r.away == 1 ? "it is" : "they are");
 	r.code = kv_tool_worse(code, r.code);
 	return print(o, &r);
 }

@@ -215,9 +215,11 @@ long kv_client_exist(struct kv_client *c, const struct kv_key *keys, size_t n,
 		     uint8_t *out, uint32_t timeout_ms);
 
 /* Removes n keys everywhere. status[i]: 0, -KV_EMISS, -KV_EBUSY (hard-pinned
- * and not forced), ... Returns the number removed. *away: owners that could
- * not be told (NULL allowed); here and below, when no master answers and the
- * local node speaks for itself alone, all others count as one. */
+ * and not forced), ... Returns the number removed. *away: nodes that could not
+ * be told and are told when they are back (NULL allowed); here and below, when
+ * no master answers and the local node speaks for itself alone, all others
+ * count as one, which is told nothing. If it is 0, no later get returns what
+ * was removed. */
 long kv_client_remove(struct kv_client *c, const struct kv_key *keys, size_t n,
 		      int force, int *status, uint32_t *away);
 

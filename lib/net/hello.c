@@ -41,6 +41,7 @@ kv_hello_build(struct kv_conn *c, const struct kv_hello_opts *opts)
 		h->host = *opts->host;
 	h->token = kv_le64(opts->token);
 	h->pid = kv_le32((uint32_t)getpid());
+	h->generation = opts->generation;
 	h->salt = kv_le32((uint32_t)kv_loop_now(kv_conn_loop(c)));
 	if (tenant_len)
 		memcpy(tail, opts->tenant, tenant_len);
@@ -72,6 +73,7 @@ hello_parse(const struct kv_msg *msg, struct kv_hello_in *out)
 	out->pid = kv_get32(h->pid);
 	out->tenant_len = h->tenant_len;
 	out->name_len = h->name_len;
+	out->generation = h->generation;
 	return KV_OK;
 }
 
@@ -106,9 +108,9 @@ kv_hello_check(const struct kv_msg *msg, const struct kv_id *boot,
 	return KV_OK;
 }
 
-void
-kv_hello_answer(struct kv_conn *c, uint64_t id, int status, const char *text,
-		const struct kv_id *boot, uint64_t token)
+static void
+answer(struct kv_conn *c, uint64_t id, const char *text,
+       const struct kv_hello_r *body)
 {
 	size_t len = text ? strlen(text) : 0;
 	struct kv_hello_r *r;
@@ -117,14 +119,39 @@ kv_hello_answer(struct kv_conn *c, uint64_t id, int status, const char *text,
 	r = kv_conn_begin_tail(c, KV_MSG_HELLO_R, id, 0, len, &tail);
 	if (!r)
 		return;
-	r->status = (uint8_t)status;
+	*r = *body;
 	r->version = kv_le16(KV_WIRE_VERSION);
 	r->text_len = kv_le16((uint16_t)len);
-	r->boot = *boot;
-	r->token = kv_le64(token);
 	if (len)
 		memcpy(tail, text, len);
 	kv_conn_end(c);
+}
+
+void
+kv_hello_answer(struct kv_conn *c, uint64_t id, int status, const char *text,
+		const struct kv_id *boot, uint64_t token)
+{
+	const struct kv_hello_r body = {
+		.status = (uint8_t)status,
+		.boot = *boot,
+		.token = kv_le64(token),
+	};
+
+	answer(c, id, text, &body);
+}
+
+void
+kv_hello_welcome(struct kv_conn *c, uint64_t id, const char *text,
+		 const struct kv_id *boot, uint64_t token,
+		 struct kv_generation_le generation)
+{
+	const struct kv_hello_r body = {
+		.boot = *boot,
+		.token = kv_le64(token),
+		.generation = generation,
+	};
+
+	answer(c, id, text, &body);
 }
 
 const char *
@@ -156,6 +183,7 @@ kv_hello_parse(const struct kv_msg *msg, struct kv_hello_result *out)
 		return KV_EPROTO;
 	res.boot = r->boot;
 	res.token = kv_get64(r->token);
+	res.generation = r->generation;
 	res.text[0] = '\0';
 	res.masters = text;
 	res.masters_len = r->status == KV_OK ? kv_get16(r->text_len) : 0;

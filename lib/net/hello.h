@@ -24,7 +24,8 @@ struct kv_hello_opts {
 	const struct kv_id *host; /* NULL: not told */
 	uint64_t token;           /* KV_ROLE_DATA: of the control connection */
 	const char *tenant;       /* at most 64 bytes; NULL: "default" */
-	const char *name;         /* cut to KV_NAME_BYTES_MAX; NULL: none */
+	struct kv_generation_le generation; /* of it */
+	const char *name; /* cut to KV_NAME_BYTES_MAX; NULL: none */
 };
 
 /* For people: why a connection that ended with status (-errno) before HELLO was
@@ -48,6 +49,7 @@ struct kv_hello_in {
 	uint8_t tenant_len; /* 0: "default" */
 	const char *name;
 	uint8_t name_len;
+	struct kv_generation_le generation; /* of the tenant */
 };
 
 /*
@@ -63,10 +65,15 @@ int kv_hello_check(const struct kv_msg *msg, const struct kv_id *boot,
 void kv_hello_answer(struct kv_conn *c, uint64_t id, int status,
 		     const char *text, const struct kv_id *boot,
 		     uint64_t token);
+/* The same to a requester, whose tenant has this generation. */
+void kv_hello_welcome(struct kv_conn *c, uint64_t id, const char *text,
+		      const struct kv_id *boot, uint64_t token,
+		      struct kv_generation_le generation);
 
 struct kv_hello_result {
 	struct kv_id boot;
 	uint64_t token;
+	struct kv_generation_le generation;
 	char text[KV_HELLO_TEXT_BYTES]; /* escaped for people; "" */
 	/* As they came, none with a status; valid as long as the message. */
 	const char *masters;

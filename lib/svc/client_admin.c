@@ -11,6 +11,7 @@
 #include "store/pattern.h"
 #include "svc/ask.h"
 #include "svc/client.h"
+#include "svc/gentable.h"
 #include "svc/vec.h"
 
 /* The master passes these on to nodes, which may take their time. */
@@ -46,6 +47,8 @@ struct remove_question {
 	uint64_t kept;
 	uint64_t undecided;
 	uint32_t away;
+	bool is_record; /* another master has done it, this one remembers */
+	struct kv_generation generation;
 };
 
 static int
@@ -61,7 +64,10 @@ remove_build(struct kv_ask *ask, struct kv_conn *c, void *body)
 	char *p;
 
 	b->op = (uint8_t)r->op;
-	b->flags = r->force ? KV_REMOVE_FORCE : 0;
+	b->flags = (r->force ? KV_REMOVE_FORCE : 0) |
+		   (r->is_record ? KV_REMOVE_RECORD : 0);
+	if (r->is_record)
+		b->generation = kv_gentable_build(r->generation);
 	b->tenant_len = (uint8_t)tenant_len;
 	b->count = kv_le32(
 		(uint32_t)(r->op == KV_REMOVE_REGEX ? pattern_len : r->n));
@@ -99,9 +105,16 @@ remove_take(struct kv_client_question *q, const struct kv_msg *msg)
 	kv_cut_init(&c, msg);
 	statuses = kv_cut_take(&c, kv_get32(b->count));
 	kv_cut_array(&c, kv_get32(b->away), sizeof(struct kv_id));
-	if (!kv_cut_done(&c) ||
-	    (r->op == KV_REMOVE_KEYS && kv_get32(b->count) != r->n))
+	if (!kv_cut_done(&c))
 		return -KV_EPROTO;
+	if (r->is_record) {
+		r->away = (uint32_t)kv_max_u64(r->away, kv_get32(b->away));
+		return 0;
+	}
+	if (r->op == KV_REMOVE_KEYS && kv_get32(b->count) != r->n)
+		return -KV_EPROTO;
+	r->generation = kv_gentable_parse(&b->generation);
+	kv_hub_heard(q->ask.ch->hub, r->generation);
 	for (i = 0; r->status && i < r->n; i++)
 		r->status[i] = -statuses[i];
 	r->removed += kv_get64(b->removed);
@@ -111,9 +124,34 @@ remove_take(struct kv_client_question *q, const struct kv_msg *msg)
 	return 0;
 }
 
+/*
+ * The other masters are told: nodes that are away from there may be others. One
+ * that cannot be reached has no node that could come back to it before the
+ * nodes that were asked have told it of the generation.
+ */
+static void
+remove_record(struct kv_client *c, struct remove_question *r)
+{
+	struct remove_question record = *r;
+	int first = r->q.ask.master, i;
+
+	for (i = 0; i < (int)c->hub.n_masters; i++) {
+		if (i == first)
+			continue;
+		record.is_record = true;
+		record.q.ask.or_local = false;
+		record.q.ask.is_extra = true;
+		record.q.ask.skip = ~(1u << i);
+		if (kv_client_ask(c, &record.q) == 0)
+			r->away = record.away;
+	}
+}
+
 static int
 remove_ask(struct kv_client *c, struct remove_question *r)
 {
+	int rc;
+
 	r->q.ask = (struct kv_ask){
 		.type = KV_MSG_REMOVE,
 		.or_local = true,
@@ -121,7 +159,10 @@ remove_ask(struct kv_client *c, struct remove_question *r)
 		.build = remove_build,
 	};
 	r->q.take = remove_take;
-	return kv_client_ask(c, &r->q);
+	rc = kv_client_ask(c, &r->q);
+	if (rc == 0 && !r->q.ask.from_local)
+		remove_record(c, r);
+	return rc;
 }
 
 /* How many of n keys fit into one REMOVE. */

@@ -82,6 +82,23 @@ kv_hub_fini(struct kv_hub *hub)
 	pthread_mutex_destroy(&hub->lock);
 }
 
+struct kv_generation
+kv_hub_generation(struct kv_hub *hub)
+{
+	struct kv_generation g = { 0 };
+
+	KV_LOCKED(&hub->lock)
+		g = hub->generation;
+	return g;
+}
+
+void
+kv_hub_heard(struct kv_hub *hub, struct kv_generation g)
+{
+	KV_LOCKED(&hub->lock)
+		hub->generation = kv_generation_merge(hub->generation, g);
+}
+
 uint64_t
 kv_hub_seed(struct kv_hub *hub)
 {

@@ -16,6 +16,7 @@
 
 #include "base/list.h"
 #include "base/log.h"
+#include "store/generation.h"
 #include "store/key.h"
 #include "wire/map.h"
 
@@ -134,7 +135,8 @@ struct kv_hub {
 	struct kv_log_limit master_log[KV_HUB_MASTERS_MAX];
 	struct kv_log_limit prefer_log;
 	struct kv_hub_stats stats;
-	struct kv_list views; /* of viewop.c: what is pinned now */
+	struct kv_generation generation; /* of the tenant, as heard */
+	struct kv_list views;            /* of viewop.c: what is pinned now */
 	struct kv_hub_orphan *orphans;
 	unsigned n_orphans;
 };
@@ -142,6 +144,10 @@ struct kv_hub {
 /* 0 or -errno (-EINVAL: a name or list is too long or malformed; -ENOMEM). */
 int kv_hub_init(struct kv_hub *hub, const struct kv_hub_opts *opts);
 void kv_hub_fini(struct kv_hub *hub);
+
+/* The generation of the tenant that this client knows of; one was heard of. */
+struct kv_generation kv_hub_generation(struct kv_hub *hub);
+void kv_hub_heard(struct kv_hub *hub, struct kv_generation g);
 
 /* A seed for one channel's choices. */
 uint64_t kv_hub_seed(struct kv_hub *hub);

@@ -14,6 +14,7 @@
 #include "net/hello.h"
 #include "net/sock.h"
 #include "svc/chan.h"
+#include "svc/gentable.h"
 
 /* One attempt: dialling, HELLO, ATTACH. */
 #define ATTEMPT_NS       KV_NS_PER_S
@@ -317,6 +318,7 @@ hello_answered(struct kv_call *call, int status, const struct kv_msg *msg)
 		return;
 	}
 	e->token = r.token;
+	kv_hub_heard(l->ch->hub, kv_gentable_parse(&r.generation));
 	if (e == &l->ctl)
 		l->boot = r.boot;
 	if (l->is_local && l->ch->hub->is_opening && !l->ch->hub->named)
@@ -340,6 +342,7 @@ hello_say(struct kv_link_end *e)
 		.token = e == &l->data ? l->ctl.token : 0,
 		.tenant = hub->tenant,
 		.name = hub->name,
+		.generation = kv_gentable_build(kv_hub_generation(l->ch->hub)),
 	};
 
 	e->state = KV_LINK_HELLO;

@@ -47,6 +47,7 @@ ticked(struct kv_timer *t)
 
 	(void)kv_master_now(m);
 	kv_member_tick(m);
+	kv_missed_tick(m);
 	(void)kv_peermasters_flags(m);
 	kv_locate_tick(m);
 	m->tick_due = kv_loop_now(m->loop) + KV_MASTER_TICK_NS;
@@ -125,6 +126,7 @@ master_init(struct kv_master *m, const struct kv_master_opts *opts)
 	kv_list_init(&m->jobs);
 	kv_list_init(&m->relays);
 	kv_htab_init(&m->opens);
+	kv_missed_init(m);
 	m->rest.fn = kv_masterpeer_rested;
 	m->work.fn = kv_intake_work;
 	m->flush.fn = kv_verdict_flush;
@@ -176,6 +178,7 @@ kv_master_free(struct kv_master *m)
 	for (at = 0; (mb = kv_member_next(m, &at));)
 		kv_member_close(mb, "the master ends");
 	kv_relay_fini(m);
+	kv_missed_fini(m);
 	kv_verdict_fini(m);
 	kv_locate_fini(m);
 	kv_peermasters_fini(m);

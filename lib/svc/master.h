@@ -15,7 +15,7 @@
  * (one PUBLISH, from top to bottom) and verdict.c (which of two values of one
  * key stays), locate.c (one LOOKUP), member.c (sessions of nodes, how they come
  * and end), suspect.c (nodes that cannot be reached), relay.c (questions that
- * only the nodes can answer).
+ * only the nodes can answer), missed.c (what was removed stays so).
  */
 
 #include <stdbool.h>

@@ -17,8 +17,10 @@
 #include "net/net.h"
 #include "net/rpc.h"
 #include "store/dir.h"
+#include "store/generation.h"
 #include "svc/master.h"
 #include "svc/masterstats.h"
+#include "svc/pending.h"
 #include "svc/probe.h"
 
 struct kv_intake;
@@ -120,6 +122,11 @@ struct kv_master {
 	/* locate.c */
 	struct kv_locate_seen *seen;
 	uint64_t n_wants; /* marks of all members, of this tick */
+
+	/* missed.c */
+	struct kv_pending pending;
+	struct kv_generations generations;
+	struct kv_log_limit missed_log;
 
 	/* relay.c */
 	struct kv_list relays;
@@ -228,6 +235,7 @@ struct kv_member {
 	bool is_heir; /* of others */
 	struct kv_id boot;
 	struct kv_id host;
+	struct kv_id pool;                 /* zero: it ends with the node */
 	char addr[KV_MEMBER_ADDR_MAX + 1]; /* "host:port" to be handed out */
 	char name[KV_NAME_BYTES_MAX + 1];
 	uint8_t addr_len;
@@ -245,6 +253,11 @@ struct kv_member {
 	uint64_t listed;      /* digest of the nodes that it was told, */
 	bool was_listed;      /* if it was */
 	bool is_parted;       /* not fresh, but another master speaks for it */
+
+	/* missed.c */
+	bool has_missed;     /* removals: until it was told it is hidden */
+	bool is_ended;       /* its process is gone */
+	struct kv_call told; /* one of them */
 
 	/* suspect.c */
 	bool is_hidden;
@@ -383,6 +396,41 @@ unsigned kv_peermasters_lacking(struct kv_master *m);
 unsigned kv_peermasters_absent(struct kv_master *m, uint64_t *ids,
 			       unsigned max);
 void kv_peermasters_fini(struct kv_master *m);
+
+/* ---- missed.c: what was removed stays removed ---- */
+
+/* The store of the node: its pool's identity, or its own. */
+struct kv_id kv_missed_store(const struct kv_member *mb);
+/* The node is lost, or has left: it may come back with what it has. */
+void kv_missed_away(struct kv_member *mb);
+void kv_missed_left(struct kv_member *mb);
+/* It joined: how many removals it has to be told. */
+uint32_t kv_missed_joined(struct kv_member *mb);
+/* Tells it the next one, if it is time for that. */
+void kv_missed_tell(struct kv_member *mb);
+void kv_missed_session_end(struct kv_member *mb);
+/* The node of that store did not answer this. 0 or -ENOMEM. */
+KV_MUST_CHECK int kv_missed_add(struct kv_master *m, struct kv_id store,
+				struct kv_id boot, const struct kv_remove *body,
+				const void *tail, size_t len);
+void kv_missed_tick(struct kv_master *m);
+
+struct kv_generation kv_missed_generation(const struct kv_master *m,
+					  const char *tenant, size_t len);
+/* One that comes after it; number 0: there cannot be one. */
+struct kv_generation kv_missed_next(struct kv_master *m, const char *tenant,
+				    size_t len);
+/* Somebody names this one: when it is news all nodes are told. */
+void kv_missed_learn(struct kv_master *m, const char *tenant, size_t len,
+		     struct kv_generation heard);
+/* Is this the rest of a message? */
+bool kv_missed_check(struct kv_cut cut, unsigned count);
+/* Learns a table that was checked. */
+void kv_missed_take(struct kv_master *m, struct kv_cut cut, unsigned count);
+int kv_missed_msg(struct kv_masterpeer *p, const struct kv_msg *msg);
+
+void kv_missed_init(struct kv_master *m);
+void kv_missed_fini(struct kv_master *m);
 
 /* ---- locate.c ---- */
 

@@ -16,6 +16,7 @@
 #include "net/answer.h"
 #include "net/hello.h"
 #include "net/stream.h"
+#include "svc/gentable.h"
 #include "svc/mastercore.h"
 #include "svc/relay.h"
 
@@ -155,8 +156,12 @@ peer_hello(struct kv_masterpeer *p, const struct kv_msg *msg)
 	p->tenant_len = in.tenant_len;
 	memcpy(p->tenant, in.tenant, in.tenant_len);
 	memcpy(p->name, in.name, in.name_len);
-	kv_hello_answer(p->conn, msg->id, KV_OK, NULL, &m->boot,
-			kv_rng_u64(&m->rng));
+	if (p->from == KV_MASTERPEER_REQUESTER)
+		kv_missed_learn(m, p->tenant, p->tenant_len,
+				kv_gentable_parse(&in.generation));
+	kv_hello_welcome(p->conn, msg->id, NULL, &m->boot, kv_rng_u64(&m->rng),
+			 kv_gentable_build(kv_missed_generation(
+				 m, p->tenant, p->tenant_len)));
 	return 0;
 }
 
@@ -204,6 +209,7 @@ static const struct {
 	[KV_MSG_JOIN] = { KV_MASTERPEER_NODE, kv_member_join },
 	[KV_MSG_HEARTBEAT] = { KV_MASTERPEER_NODE, kv_member_heartbeat },
 	[KV_MSG_PUBLISH] = { KV_MASTERPEER_NODE, kv_intake_msg },
+	[KV_MSG_GENERATION] = { KV_MASTERPEER_NODE, kv_missed_msg },
 	[KV_MSG_LEAVE] = { KV_MASTERPEER_NODE, kv_member_leave },
 	[KV_MSG_REMOVE] = { KV_MASTERPEER_REQUESTER, kv_relay_msg },
 	[KV_MSG_KEYS] = { KV_MASTERPEER_REQUESTER, kv_relay_msg },

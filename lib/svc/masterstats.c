@@ -212,6 +212,17 @@ kv_masterstats_each(const struct kv_master *m, kv_masterstats_fn *fn, void *arg)
 		  arg);
 	gauge_one("kvpool_master_others", "other masters that nodes tell of",
 		  m->others.known, fn, arg);
+	gauge_one("kvpool_master_away_nodes",
+		  "nodes that are lost and may come back", m->pending.n_away,
+		  fn, arg);
+	gauge_one("kvpool_master_pending_removals",
+		  "removals that such nodes are to be told of",
+		  m->pending.n_removals, fn, arg);
+	gauge_one("kvpool_master_pending_bytes", "memory of these",
+		  m->pending.bytes, fn, arg);
+	gauge_one("kvpool_master_generations",
+		  "tenants all of which was removed at some time",
+		  m->generations.count, fn, arg);
 	gauge_one("kvpool_master_conns", "open connections", m->n_peers, fn,
 		  arg);
 	gauge_one("kvpool_master_dir_bytes", "memory of the directory",

@@ -14,6 +14,7 @@
 #include "base/num.h"
 #include "base/status.h"
 #include "net/addr.h"
+#include "svc/gentable.h"
 #include "svc/mastercore.h"
 
 /* Places of the directory swept in one turn: some 50 us. */
@@ -83,7 +84,7 @@ void
 kv_member_show(struct kv_member *mb)
 {
 	struct kv_master *m = mb->m;
-	bool hide = mb->is_hidden || mb->is_parted;
+	bool hide = mb->is_hidden || mb->is_parted || mb->has_missed;
 	struct kv_member *old;
 	unsigned at;
 
@@ -191,6 +192,7 @@ session_end(struct kv_member *mb)
 	mb->peer = NULL;
 	p->member = NULL;
 	kv_intake_peer_lost(p);
+	kv_missed_session_end(mb);
 	kv_rpc_fail(&mb->rpc, -ECONNRESET);
 	kv_verdict_lost(mb);
 	kv_bytes_reset(&mb->wants);
@@ -252,6 +254,7 @@ kv_member_dead(struct kv_member *mb, const char *why)
 		(unsigned long long)kv_dir_slot_keys(mb->m->dir, mb->slot),
 		why);
 	kv_master_count(mb->m, KV_MASTERSTAT_NODES_LOST, 1);
+	kv_missed_away(mb);
 	kv_member_close(mb, why);
 	if (p)
 		kv_masterpeer_drop(p);
@@ -275,6 +278,7 @@ kv_member_leave(struct kv_masterpeer *p, const struct kv_msg *msg)
 	kv_master_count(p->m, KV_MASTERSTAT_UNMOUNT, 1);
 	kv_info("node left name=\"%s\" addr=%s", mb->name, mb->addr);
 	p->has_left = true;
+	kv_missed_left(mb);
 	kv_member_close(mb, "it left");
 	return 0;
 }
@@ -321,6 +325,7 @@ heard(struct kv_member *mb, const struct kv_heartbeat *hb)
 		   hb->put_fails);
 	mb->room = *hb;
 	mb->heard = kv_master_now(m);
+	kv_missed_tell(mb);
 }
 
 int
@@ -386,6 +391,7 @@ member_new(struct kv_masterpeer *p, const struct kv_join *j)
 	mb->state = KV_NODE_JOINING;
 	mb->boot = p->boot;
 	mb->host = j->host;
+	mb->pool = j->pool;
 	mb->heard = now;
 	mb->progress = now;
 	mb->room.pool_bytes = j->pool_bytes;
@@ -425,10 +431,11 @@ replace(struct kv_member *old, struct kv_member *mb)
 {
 	struct kv_masterpeer *p = old->peer;
 	struct kv_member *older;
-	bool is_kept = old->is_synced && !old->is_parted;
+	bool is_old = old->is_parted || mb->has_missed;
+	bool is_kept = old->is_synced && !is_old;
 	unsigned at;
 
-	if (old->is_parted) /* others know better */
+	if (is_old) /* others know better, or some of it was removed */
 		close_old_ones(old, "its node joined again");
 	for (at = 0; (older = kv_member_next(mb->m, &at));)
 		if (older->heir == old)
@@ -503,7 +510,7 @@ say_refused(struct kv_masterpeer *p, const struct kv_join *j, const char *addr,
 /* A status; the member is the peer's on KV_OK. */
 static int
 member_add(struct kv_masterpeer *p, const struct kv_msg *msg, const char *addr,
-	   const char *name)
+	   const char *name, uint32_t *missed)
 {
 	const struct kv_join *j = msg->body;
 	struct kv_member *mb, *old;
@@ -528,6 +535,7 @@ member_add(struct kv_masterpeer *p, const struct kv_msg *msg, const char *addr,
 	p->member = mb;
 	say_joined(mb, old != NULL);
 	say_twin(mb);
+	*missed = kv_missed_joined(mb);
 	if (old)
 		replace(old, mb);
 	kv_peermasters_joined(mb);
@@ -537,33 +545,44 @@ member_add(struct kv_masterpeer *p, const struct kv_msg *msg, const char *addr,
 int
 kv_member_join(struct kv_masterpeer *p, const struct kv_msg *msg)
 {
+	const struct kv_generations *known = &p->m->generations;
 	const struct kv_join *j = msg->body;
+	uint16_t generations = kv_get16(j->generations);
 	struct kv_join_r *r;
 	const char *addr, *name;
+	uint32_t missed = 0;
 	uint64_t ttl_ms;
 	struct kv_cut cut;
+	void *tail;
 	int status;
 
 	kv_cut_init(&cut, msg);
 	addr = kv_cut_take(&cut, j->addr_len);
 	name = kv_cut_take(&cut, j->name_len);
-	if (!kv_cut_done(&cut) || j->name_len > KV_NAME_BYTES_MAX ||
-	    p->member || p->has_left)
+	if (!kv_missed_check(cut, generations) ||
+	    j->name_len > KV_NAME_BYTES_MAX || p->member || p->has_left)
 		return -EPROTO;
-	status = member_add(p, msg, addr, name);
+	kv_missed_take(p->m, cut, generations);
+	status = member_add(p, msg, addr, name, &missed);
 	kv_master_count(p->m, KV_MASTERSTAT_MOUNT, 1);
 	if (status != KV_OK)
 		say_refused(p, j, addr, name, status);
 	ttl_ms = kv_min_u64(p->m->o.ttl_ns / KV_NS_PER_MS, UINT32_MAX);
-	r = kv_conn_begin(p->conn, KV_MSG_JOIN_R, msg->id, 0);
+	r = kv_conn_begin_tail(p->conn, KV_MSG_JOIN_R, msg->id, 0,
+			       kv_gentable_bytes(known), &tail);
 	if (r) {
 		r->status = (uint8_t)status;
 		r->heartbeat_ms = kv_le32((uint32_t)kv_min_u64(
 			ttl_ms / HEARTBEATS_IN_TTL_MIN, HEARTBEAT_MS_MAX));
 		r->ttl_ms = kv_le32((uint32_t)ttl_ms);
 		r->stamp = kv_le64(kv_loop_now(p->m->loop));
+		r->missed = kv_le32(missed);
+		r->generations = kv_le16((uint16_t)known->count);
+		kv_gentable_write(known, tail);
 		kv_conn_end(p->conn);
 	}
+	if (p->member)
+		kv_missed_tell(p->member);
 	return 0;
 }
 

@@ -243,6 +243,11 @@ kv_node_new(const struct kv_node_opts *opts, char *err, size_t err_bytes)
 			 kv_worker_error_text(rc));
 	if (rc == 0)
 		rc = kv_nodekept_start(node, err, err_bytes);
+	if (rc == 0) {
+		rc = kv_nodegen_start(node);
+		if (rc < 0)
+			snprintf(err, err_bytes, "out of memory");
+	}
 	if (rc == 0)
 		rc = kv_nodepeer_listen(node, err, err_bytes);
 	if (rc == 0) {
@@ -298,6 +303,7 @@ node_close(struct kv_node *node)
 	node->phase = KV_NODE_STOPPED;
 	/* First: what processes hold, they hold on when this one has ended. */
 	kv_nodekept_detach(node);
+	kv_nodegen_stop(node);
 	kv_loop_timer_del(&node->drain);
 	kv_nodepeer_unlisten(node);
 	kv_session_close_all(node);
@@ -370,6 +376,7 @@ kv_node_free(struct kv_node *node)
 	kv_htab_fini(&node->writing);
 	kv_htab_fini(&node->grants);
 	kv_nodekept_free(node);
+	kv_nodegen_fini(node);
 	kv_index_free(node->index);
 	kv_slab_free(node->slab);
 	free(node->plan);

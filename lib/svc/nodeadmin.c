@@ -14,6 +14,7 @@
 #include "base/status.h"
 #include "net/answer.h"
 #include "store/pattern.h"
+#include "svc/gentable.h"
 #include "svc/nodecore.h"
 #include "wire/msg.h"
 
@@ -34,6 +35,16 @@ kv_nodeadmin_drop(struct kv_node *node, struct kv_object *o)
 {
 	kv_session_withdraw(node, o);
 	kv_index_drop(node->index, o);
+}
+
+/* A removal is of what is withheld, too. True: it was. */
+static bool
+lift(struct kv_node *node)
+{
+	bool is_withheld = kv_index_is_withheld(node->index);
+
+	kv_index_withhold(node->index, false);
+	return is_withheld;
 }
 
 /* What a scan looks for, and what it could not say. */
@@ -77,6 +88,11 @@ struct sweep {
 	uint64_t removed;
 	uint32_t kept; /* for their hard pins */
 	bool force;
+	bool is_all;
+	bool is_missed;   /* KV_REMOVE_MISSED */
+	bool is_outdated; /* what is to go is, all of it */
+	bool is_done;
+	struct kv_generation generation; /* for the sake of which it goes */
 };
 
 static void
@@ -97,6 +113,17 @@ remove_answer(struct kv_nodepeer *peer, uint64_t id, int status,
 }
 
 static void
+sweep_outdated(void *arg, struct kv_object *o)
+{
+	struct sweep *sw = arg;
+
+	if (o->tenant != sw->match.tenant)
+		return;
+	kv_nodeadmin_drop(sw->job.peer->node, o);
+	sw->removed++;
+}
+
+static void
 sweep_visit(void *arg, struct kv_object *o)
 {
 	struct sweep *sw = arg;
@@ -111,6 +138,21 @@ sweep_visit(void *arg, struct kv_object *o)
 	sw->removed++;
 }
 
+/* All of it is over. */
+static void
+sweep_done(struct sweep *sw)
+{
+	struct kv_nodepeer *peer = sw->job.peer;
+
+	sw->is_done = true;
+	if (sw->is_all && sw->kept == 0)
+		kv_nodegen_emptied(peer->node, sw->match.tenant,
+				   sw->generation);
+	remove_answer(peer, sw->job.id, KV_OK, sw);
+	if (sw->is_missed)
+		kv_nodegen_told(peer);
+}
+
 static bool
 sweep_step(struct kv_nodejob *job)
 {
@@ -118,18 +160,22 @@ sweep_step(struct kv_nodejob *job)
 	struct kv_node *node = job->peer->node;
 	uint64_t start = kv_loop_refresh(node->loop);
 	unsigned step = match_step(&sw->match), n = 0;
+	bool is_withheld = lift(node);
 
 	do {
-		sw->cursor = kv_index_scan(node->index, sw->cursor, step,
-					   sweep_visit, sw);
-		if (!sw->cursor) {
-			remove_answer(job->peer, job->id, KV_OK, sw);
-			return false;
-		}
+		sw->cursor = sw->is_outdated
+				     ? kv_index_scan_outdated(
+					       node->index, sw->cursor, step,
+					       sweep_outdated, sw)
+				     : kv_index_scan(node->index, sw->cursor,
+						     step, sweep_visit, sw);
 		n += step;
-	} while (n < SLICE_OBJECTS &&
+	} while (sw->cursor && n < SLICE_OBJECTS &&
 		 kv_loop_refresh(node->loop) - start < SLICE_NS);
-	return true;
+	kv_index_withhold(node->index, is_withheld);
+	if (!sw->cursor)
+		sweep_done(sw);
+	return sw->cursor;
 }
 
 static void
@@ -137,6 +183,8 @@ sweep_free(struct kv_nodejob *job)
 {
 	struct sweep *sw = KV_CONTAINER_OF(job, struct sweep, job);
 
+	if (sw->is_outdated && !sw->is_done)
+		kv_nodegen_purge(job->peer->node);
 	kv_pattern_free(sw->match.pattern);
 	free(sw);
 }
@@ -146,6 +194,8 @@ struct removal {
 	struct kv_nodepeer *peer;
 	uint64_t id;
 	bool force;
+	bool is_missed;
+	struct kv_generation generation; /* ALL: 0: none */
 	int tenant; /* -ENOENT: nothing is stored under it */
 	uint64_t seed;
 	uint32_t count;
@@ -156,11 +206,14 @@ remove_key(const struct removal *rm, const uint8_t *key, size_t len)
 {
 	struct kv_node *node = rm->peer->node;
 	struct kv_object *o;
+	bool is_withheld;
 
 	if (rm->tenant < 0)
 		return KV_EMISS;
+	is_withheld = lift(node);
 	o = kv_index_find(node->index, kv_key_hash(rm->seed, key, len),
 			  (unsigned)rm->tenant, key, len);
+	kv_index_withhold(node->index, is_withheld);
 	if (!o || (o->flags & KV_OBJ_HIDDEN))
 		return KV_EMISS;
 	if (!may_remove(o, rm->force)) {
@@ -207,7 +260,23 @@ remove_keys(const struct removal *rm, struct kv_cut *cut)
 	r->removed = kv_le64(removed);
 	r->kept = kv_le32(kept);
 	kv_conn_end(rm->peer->conn);
+	if (rm->is_missed)
+		kv_nodegen_told(rm->peer);
 	return true;
+}
+
+/* Nothing of the tenant is found from now on, if nothing is to be kept. */
+static void
+sweep_hide(struct sweep *sw, struct kv_node *node)
+{
+	struct kv_index_stats st;
+
+	kv_index_stats(node->index, &st);
+	if (!sw->is_all || (st.hard_pinned > 0 && !sw->force))
+		return;
+	sw->is_outdated = true;
+	kv_nodegen_outdate(node, sw->match.tenant);
+	kv_nodegen_emptied(node, sw->match.tenant, sw->generation);
 }
 
 /* pattern NULL: all. */
@@ -236,11 +305,17 @@ remove_matching(const struct removal *rm, const void *pattern, size_t len)
 		kv_pattern_free(p);
 		remove_answer(rm->peer, rm->id,
 			      rm->tenant < 0 ? KV_OK : KV_ENOMEM, &nothing);
+		if (rm->tenant < 0 && rm->is_missed)
+			kv_nodegen_told(rm->peer);
 		return;
 	}
 	sw->match.tenant = (unsigned)rm->tenant;
 	sw->match.pattern = p;
 	sw->force = rm->force;
+	sw->is_all = !p;
+	sw->is_missed = rm->is_missed;
+	sw->generation = rm->generation;
+	sweep_hide(sw, rm->peer->node);
 	sw->job.step = sweep_step;
 	sw->job.free = sweep_free;
 	kv_nodejob_start(&sw->job, rm->peer, rm->id);
@@ -254,6 +329,8 @@ kv_nodeadmin_remove(struct kv_nodepeer *peer, const struct kv_msg *msg)
 		.peer = peer,
 		.id = msg->id,
 		.force = m->flags & KV_REMOVE_FORCE,
+		.is_missed = m->flags & KV_REMOVE_MISSED,
+		.generation = kv_gentable_parse(&m->generation),
 		.count = kv_get32(m->count),
 	};
 	const void *pattern;

@@ -13,12 +13,14 @@
 #include "event/loop.h"
 #include "net/conn.h"
 #include "net/net.h"
+#include "store/generation.h"
 #include "store/index.h"
 #include "store/key.h"
 #include "svc/mover.h"
 #include "svc/node.h"
 #include "svc/stats.h"
 
+struct kv_cut;
 struct kv_nodekept;
 struct kv_nodepeer;
 struct kv_nodeput;
@@ -27,6 +29,17 @@ struct kv_nodeget_plan;
 struct kv_proc;
 struct kv_session;
 struct kv_sum;
+
+/* nodegen.c */
+struct kv_nodegen {
+	struct kv_generations known;
+	struct kv_generations emptied; /* for the sake of which ones all was
+					* removed last */
+	struct kv_defer purge;
+	uint64_t cursor;   /* of it; 0: it begins */
+	bool must_restart; /* what it has passed is outdated now */
+	struct kv_timer hold;
+};
 
 enum kv_node_phase {
 	KV_NODE_RUNNING,
@@ -86,6 +99,8 @@ struct kv_node {
 	struct kv_list jobs;
 	unsigned n_jobs;
 	struct kv_defer jobs_turn;
+
+	struct kv_nodegen gen;
 
 	/* session.c */
 	struct kv_session *sessions[KV_MASTERS_MAX];
@@ -298,6 +313,44 @@ struct kv_id kv_nodekept_pool(const struct kv_node *node);
 uint64_t kv_nodekept_unsummed(const struct kv_node *node);
 /* Held for processes of earlier nodes, but for objects. */
 uint64_t kv_nodekept_held_bytes(const struct kv_node *node);
+
+/* Its tenants' generations are added to t. 0 or -ENOMEM. */
+int kv_nodekept_generations(struct kv_node *node, struct kv_generations *t);
+/* This one holds: what is older will not be adopted. */
+void kv_nodekept_generation(struct kv_node *node, const char *name, size_t len,
+			    struct kv_generation g);
+
+/* ---- nodegen.c: what was removed as a whole ---- */
+
+/* After nodekept.c's. 0 or -ENOMEM. */
+int kv_nodegen_start(struct kv_node *node);
+void kv_nodegen_stop(struct kv_node *node);
+void kv_nodegen_fini(struct kv_node *node);
+
+/* The one that holds for a tenant. */
+struct kv_generation kv_nodegen_get(const struct kv_node *node,
+				    unsigned tenant);
+/* Somebody names this one. When it is news all of the tenant goes. */
+void kv_nodegen_learn(struct kv_node *node, const char *name, size_t len,
+		      struct kv_generation heard);
+/* The same for a table; false: it is broken. */
+bool kv_nodegen_take(struct kv_node *node, struct kv_cut *cut, unsigned count);
+bool kv_nodegen_msg(struct kv_nodepeer *peer, const struct kv_msg *msg);
+
+/* Nothing of the tenant is found from now on; it is to be dropped, by the
+ * caller or by kv_nodegen_purge(). */
+void kv_nodegen_outdate(struct kv_node *node, unsigned tenant);
+void kv_nodegen_purge(struct kv_node *node);
+/* All of the tenant was removed for the sake of this one, which will be told.
+ */
+void kv_nodegen_emptied(struct kv_node *node, unsigned tenant,
+			struct kv_generation g);
+
+/* A session began or ended, or what it had to say came: what waited for that
+ * goes on. */
+void kv_nodegen_settle(struct kv_node *node);
+/* The peer, a session, has had a REMOVE that the node missed answered. */
+void kv_nodegen_told(struct kv_nodepeer *peer);
 
 /* ---- nodesum.c: sums of values in slices ---- */
 

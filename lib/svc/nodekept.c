@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/attr.h"
 #include "base/fault.h"
@@ -123,8 +124,13 @@ static struct kv_object *
 object_of(const struct kv_nodekept *kept, uint32_t slot)
 {
 	struct kv_hash h = kv_record_hash(kv_ledger_file(kept->ledger), slot);
-	struct kv_object *o = kv_index_find_hash(kept->node->index, h);
+	struct kv_index *ix = kept->node->index;
+	bool is_withheld = kv_index_is_withheld(ix);
+	struct kv_object *o;
 
+	kv_index_withhold(ix, false);
+	o = kv_index_find_hash(ix, h);
+	kv_index_withhold(ix, is_withheld);
 	return o && o->slot == slot ? o : NULL;
 }
 
@@ -320,6 +326,7 @@ kv_nodekept_reserve(struct kv_node *node, struct kv_putkey *k, bool may_evict)
 
 	if (!node->kept)
 		return 0;
+	r.generation = kv_nodegen_get(node, k->put->tenant).number;
 	r.tenant = kv_tenants_name(kv_index_tenants(node->index),
 				   k->put->tenant, &len);
 	r.tenant_len = (uint8_t)len;
@@ -340,6 +347,47 @@ kv_nodekept_release(struct kv_node *node, struct kv_putkey *k)
 	if (k->slot && !node->kept->is_detached)
 		kv_ledger_release(node->kept->ledger, k->slot);
 	k->slot = 0;
+}
+
+/* ---- generations ---- */
+
+int
+kv_nodekept_generations(struct kv_node *node, struct kv_generations *t)
+{
+	struct kv_poolhead_tenant e;
+	const void *file;
+	unsigned i;
+	int rc = 0;
+
+	if (!node->kept)
+		return 0;
+	file = kv_ledger_file(node->kept->ledger);
+	for (i = 0; i < KV_POOLHEAD_TENANTS_MAX && rc >= 0; i++)
+		if (kv_poolhead_tenant_get(file, i, &e) > 0)
+			rc = kv_generation_learn(
+				t, e.name, e.len,
+				(struct kv_generation){ e.number, e.random });
+	return rc < 0 ? rc : 0;
+}
+
+void
+kv_nodekept_generation(struct kv_node *node, const char *name, size_t len,
+		       struct kv_generation g)
+{
+	struct kv_poolhead_tenant e = {
+		.number = g.number,
+		.random = g.random,
+		.len = (uint8_t)len,
+	};
+
+	if (!node->kept || node->kept->is_detached)
+		return;
+	memcpy(e.name, name, len);
+	if (kv_poolhead_tenant_put(kv_ledger_file(node->kept->ledger), &e) < 0)
+		kv_log_limited(&node->bad_log, kv_loop_now(node->loop),
+			       KV_LOG_WARN,
+			       "the pool file has no room for the generation "
+			       "of another tenant");
 }
 
 /* ---- start and end ---- */

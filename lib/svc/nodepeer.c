@@ -18,6 +18,7 @@
 #include "net/sock.h"
 #include "net/stream.h"
 #include "store/tenants.h"
+#include "svc/gentable.h"
 #include "svc/nodecore.h"
 #include "wire/msg.h"
 
@@ -53,6 +54,7 @@ static const struct {
 	[KV_MSG_KEYS] = { BOTH, kv_nodeadmin_keys },
 	[KV_MSG_QUERY] = { BOTH, kv_nodeinfo_query },
 	[KV_MSG_STATS] = { BOTH, kv_nodeinfo_stats },
+	[KV_MSG_GENERATION] = { KV_FROM_MASTER, kv_nodegen_msg },
 	[KV_MSG_CHECK] = { KV_FROM_MASTER, kv_nodeinfo_check },
 	[KV_MSG_WANT] = { KV_FROM_MASTER, kv_nodelookup_want },
 };
@@ -220,6 +222,8 @@ hello_requester(struct kv_nodepeer *peer, const struct kv_hello_in *in,
 		return;
 	}
 	peer->tenant = (unsigned)tenant;
+	kv_nodegen_learn(node, in->tenant, in->tenant_len,
+			 kv_gentable_parse(&in->generation));
 	peer->seed = kv_key_seed(in->tenant, in->tenant_len);
 	peer->boot = in->boot;
 	peer->token = kv_node_random(node);
@@ -228,8 +232,8 @@ hello_requester(struct kv_nodepeer *peer, const struct kv_hello_in *in,
 	masters[0] = '\0';
 	if (peer->who.is_unix)
 		masters_list(node, masters, sizeof(masters));
-	kv_hello_answer(peer->conn, id, KV_OK, masters, &node->boot,
-			peer->token);
+	kv_hello_welcome(peer->conn, id, masters, &node->boot, peer->token,
+			 kv_gentable_build(kv_nodegen_get(node, peer->tenant)));
 }
 
 static struct kv_nodepeer *

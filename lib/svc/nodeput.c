@@ -12,6 +12,7 @@
 #include "base/num.h"
 #include "base/status.h"
 #include "mem/slab.h"
+#include "store/tenants.h"
 #include "svc/nodecore.h"
 #include "svc/putkey.h"
 #include "wire/msg.h"
@@ -314,6 +315,8 @@ put_new(struct kv_nodepeer *peer, const struct kv_msg *msg, size_t key_bytes,
 	put->data_token = kv_get64(m->data_token);
 	put->token = peer->token;
 	put->tenant = peer->tenant;
+	put->epoch =
+		kv_tenants_epoch(kv_index_tenants(node->index), put->tenant);
 	put->putter = kv_node_putter(&peer->boot);
 	put->count = kv_get32(m->count);
 	put->open = put->count;

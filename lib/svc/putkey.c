@@ -8,6 +8,7 @@
 #include "base/fault.h"
 #include "base/num.h"
 #include "base/status.h"
+#include "store/tenants.h"
 
 static void
 key_count(const struct kv_putkey *k, int status)
@@ -213,6 +214,13 @@ key_commit(struct kv_putkey *k)
 	struct kv_object *old;
 
 	key_leave(k);
+	if (put->epoch !=
+	    kv_tenants_epoch(kv_index_tenants(node->index), put->tenant)) {
+		/* It was there, and was removed with all others. */
+		key_drop_space(k);
+		kv_putkey_rest(k, KV_OK);
+		return;
+	}
 	if (put->flags & KV_PUT_SOFT_PIN)
 		n.flags |= KV_OBJ_SOFT_PIN;
 	if (put->flags & KV_PUT_HARD_PIN)
@@ -220,6 +228,9 @@ key_commit(struct kv_putkey *k)
 	old = kv_index_find(node->index, k->hash, put->tenant, k->key,
 			    k->key_len);
 	if (old)
+		kv_nodeadmin_drop(node, old);
+	while ((old = kv_index_find_old(node->index, k->hash, put->tenant,
+					k->key, k->key_len)))
 		kv_nodeadmin_drop(node, old);
 	k->object = kv_index_insert(node->index, &n, kv_loop_now(node->loop));
 	if (!k->object) {

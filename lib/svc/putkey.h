@@ -84,6 +84,7 @@ struct kv_nodeput {
 	uint64_t token;  /* of the connection it came on */
 	uint16_t putter; /* kv_node_putter() */
 	unsigned tenant;
+	uint32_t epoch; /* of the tenant, when it came */
 	unsigned count;
 	/* open at 0: it is answered, though keys may be under way still (see
 	 * above). busy at 0, never before: it is freed. Who goes on with keys
@@ -123,6 +124,8 @@ kv_putkey_extents(const struct kv_putkey *k)
 	return k->n_ext > 1 ? k->ext.many : &k->ext.one;
 }
 
+/* Another epoch began: what is hidden of an earlier one goes. */
+void kv_putkey_outdated(struct kv_node *node);
 /* The process has ended, its grants come back. */
 void kv_putkey_proc_gone(struct kv_proc *p);
 /* The process has closed that connection: its grants come back. */

@@ -105,6 +105,20 @@ kv_putkey_verdict(struct kv_node *node, unsigned session,
 }
 
 void
+kv_putkey_outdated(struct kv_node *node)
+{
+	struct kv_putkey *k, *next;
+
+	KV_LIST_FOREACH_SAFE(k, next, &node->hidden, link) {
+		if (!kv_index_is_outdated(node->index, k->object))
+			continue;
+		/* It was there, and was removed with all others. */
+		kv_nodeadmin_drop(node, k->object);
+		kv_putkey_rest(k, KV_OK);
+	}
+}
+
+void
 kv_putkey_session_live(struct kv_node *node, unsigned session)
 {
 	struct kv_putkey *k;

@@ -33,6 +33,7 @@ relay_free(struct kv_relay *r)
 	r->m->n_relays--;
 	kv_bytes_fini(&r->away);
 	kv_bytes_fini(&r->out);
+	kv_bytes_fini(&r->tail);
 	free(r->keys);
 	free(r);
 }

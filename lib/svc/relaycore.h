@@ -16,6 +16,7 @@ struct kv_relayleg {
 	struct kv_call call;
 	struct kv_relay *r;
 	struct kv_id boot;
+	struct kv_id store; /* kv_missed_store() */
 	uint64_t deadline_ns;
 	/* REMOVE: */
 	struct kv_bytes index; /* uint32_t numbers of the keys; when it is
@@ -72,6 +73,9 @@ struct kv_relay {
 	char text[513];
 
 	/* REMOVE */
+	struct kv_remove asked;
+	struct kv_bytes tail;            /* of the question, for who is away */
+	struct kv_generation generation; /* ALL: will hold; or number 0 */
 	uint8_t op;
 	struct kv_relay_key *keys;
 	uint32_t count;

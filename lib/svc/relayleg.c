@@ -106,6 +106,7 @@ kv_relayleg_new(struct kv_relay *r, const struct kv_member *mb)
 		return NULL;
 	leg->r = r;
 	leg->boot = mb->boot;
+	leg->store = kv_missed_store(mb);
 	leg->call.fn = leg_answered;
 	kv_list_add_tail(&r->legs, &leg->link);
 	return leg;

@@ -11,6 +11,7 @@
 #include "base/attr.h"
 #include "base/fault.h"
 #include "base/status.h"
+#include "svc/gentable.h"
 #include "svc/relaycore.h"
 
 /* The keys of a question, while it is being passed on. */
@@ -100,6 +101,25 @@ parts_send(struct plan *pl)
 	return true;
 }
 
+/* What follows the tenant. False: malformed. */
+static bool
+rest_check(const struct kv_remove *body, struct kv_cut *cut)
+{
+	uint32_t i, n = kv_get32(body->count);
+	const struct kv_le16 *lens;
+	size_t bytes = 0;
+
+	if (body->op == KV_REMOVE_KEYS) {
+		lens = kv_cut_array(cut, n, sizeof(*lens));
+		for (i = 0; lens && i < n; i++)
+			bytes += kv_get16(lens[i]);
+		kv_cut_take(cut, bytes);
+	} else if (body->op == KV_REMOVE_REGEX) {
+		kv_cut_take(cut, n);
+	}
+	return kv_cut_done(cut);
+}
+
 /* Lengths and places of the keys. False: malformed. */
 static bool
 keys_parse(struct plan *pl, struct kv_cut *cut)
@@ -160,28 +180,70 @@ static const struct {
 			    KV_MASTERSTAT_REMOVE_ALL_FAILS },
 };
 
+/* Whoever is away is to be told of it later. */
+static bool
+record(struct kv_relay *r, const struct kv_msg *msg)
+{
+	if (kv_bytes_append(&r->tail, msg->tail, msg->tail_len) < 0)
+		return false;
+	return kv_pending_add_all(&r->m->pending, &r->asked, msg->tail,
+				  msg->tail_len, &r->away) == 0;
+}
+
+/* Another master has asked its nodes. */
+static int
+record_only(struct kv_relay *r, const struct kv_msg *msg, const char *tenant)
+{
+	const struct kv_remove *body = msg->body;
+
+	kv_missed_learn(r->m, tenant, body->tenant_len,
+			kv_gentable_parse(&body->generation));
+	return record(r, msg) ? 0 : KV_ENOMEM;
+}
+
+/* As keys_start(), of patterns and all. */
+static int
+all_start(struct kv_relay *r, const struct kv_msg *msg, const char *tenant)
+{
+	struct kv_msg question = *msg;
+
+	if (r->op == KV_REMOVE_ALL)
+		r->generation =
+			kv_missed_next(r->m, tenant, r->asked.tenant_len);
+	r->asked.generation = kv_gentable_build(r->generation);
+	question.body = &r->asked;
+	if (!record(r, &question) || !kv_relay_send_all(r, &question, false))
+		return KV_ENOMEM;
+	return 0;
+}
+
 static int
 remove_start(struct kv_relay *r, const struct kv_msg *msg)
 {
-	struct plan pl = { .r = r, .body = msg->body };
-	struct kv_cut cut;
+	struct plan pl = { .r = r, .body = &r->asked };
+	const struct kv_remove *body = msg->body;
+	struct kv_cut cut, rest;
 
-	r->op = pl.body->op;
+	r->op = body->op;
+	r->asked = *body;
+	r->asked.flags = body->flags & KV_REMOVE_FORCE;
+	r->asked.generation = kv_gentable_build((struct kv_generation){ 0 });
 	kv_cut_init(&cut, msg);
-	pl.tenant = kv_cut_take(&cut, pl.body->tenant_len);
+	pl.tenant = kv_cut_take(&cut, body->tenant_len);
 	if (r->op < KV_REMOVE_KEYS || r->op > KV_REMOVE_ALL ||
-	    pl.body->flags & ~KV_REMOVE_FORCE || cut.bad)
+	    body->flags & ~(KV_REMOVE_FORCE | KV_REMOVE_RECORD) || cut.bad)
+		return -EPROTO;
+	rest = cut;
+	if (!rest_check(body, &rest))
 		return -EPROTO;
 	kv_master_count(r->m, stats[r->op].count, 1);
-	if (!kv_relay_may_ask(r, pl.tenant, pl.body->tenant_len))
+	if (!kv_relay_may_ask(r, pl.tenant, body->tenant_len))
 		return KV_EDENIED;
-	if (r->op == KV_REMOVE_KEYS)
-		return keys_start(&pl, msg, &cut);
-	if (r->op == KV_REMOVE_REGEX)
-		kv_cut_take(&cut, kv_get32(pl.body->count));
-	if (!kv_cut_done(&cut))
-		return -EPROTO;
-	return kv_relay_send_all(r, msg, false) ? 0 : KV_ENOMEM;
+	if (body->flags & KV_REMOVE_RECORD)
+		return record_only(r, msg, pl.tenant);
+	if (r->op != KV_REMOVE_KEYS)
+		return all_start(r, msg, pl.tenant);
+	return record(r, msg) ? keys_start(&pl, msg, &cut) : KV_ENOMEM;
 }
 
 /* ---- answers ---- */
@@ -288,6 +350,9 @@ remove_away(struct kv_relayleg *leg)
 	struct kv_relay_key *k;
 	size_t j;
 
+	if (kv_missed_add(leg->r->m, leg->store, leg->boot, &leg->r->asked,
+			  leg->r->tail.data, leg->r->tail.len) < 0)
+		leg->r->error = KV_ENOMEM;
 	for (j = 0; j < leg_count(leg); j++) {
 		k = leg_key(leg, j);
 		if (is_owner)
@@ -295,6 +360,23 @@ remove_away(struct kv_relayleg *leg)
 		if (mb && k->is_known)
 			kv_member_forget(mb, k->hash, k->id);
 	}
+}
+
+/* Nothing of the tenant is left, anywhere: what comes back from somewhere is
+ * older than this. A removal that kept something has not such an end, and one
+ * that is not forced must not reach what nodes that are away would keep. */
+static struct kv_generation
+generation_begin(struct kv_relay *r)
+{
+	const char *tenant = (const char *)r->tail.data;
+	bool is_forced = r->asked.flags & KV_REMOVE_FORCE;
+
+	if (r->op != KV_REMOVE_ALL)
+		return (struct kv_generation){ 0 };
+	if (is_forced || (r->kept == 0 && r->away.len == 0))
+		kv_missed_learn(r->m, tenant, r->asked.tenant_len,
+				r->generation);
+	return kv_missed_generation(r->m, tenant, r->asked.tenant_len);
 }
 
 static bool
@@ -314,6 +396,7 @@ remove_finish(struct kv_relay *r)
 	body.removed = kv_le64(r->removed);
 	body.kept = kv_le32(r->kept);
 	body.undecided = kv_le64(r->undecided);
+	body.generation = kv_gentable_build(generation_begin(r));
 	if (r->away.len > 0)
 		kv_master_count(r->m, stats[r->op].fails, 1);
 	to = kv_bytes_reserve(&r->out, sizeof(body) + r->count + r->away.len);

@@ -15,6 +15,7 @@
 #include "base/status.h"
 #include "net/hello.h"
 #include "net/sock.h"
+#include "svc/gentable.h"
 #include "svc/putkey.h"
 #include "wire/msg.h"
 
@@ -70,7 +71,9 @@ session_close(struct kv_session *s, const char *why)
 		kv_rpc_fail(&s->rpc, -ECONNRESET);
 	kv_conn_close(conn);
 	kv_publish_reset(s);
+	s->missed = 0;
 	if (was_live) {
+		kv_nodegen_settle(s->node);
 		kv_stats_add(&s->node->stats, KV_STAT_SESSIONS_LOST, 1);
 		kv_heartbeat_hold(s);
 	}
@@ -197,6 +200,10 @@ session_beat(struct kv_timer *t)
 		kv_session_lost(s, "it owes a verdict");
 		return;
 	}
+	if (kv_nodegen_is_owed(s)) {
+		kv_session_lost(s, "it owes removals");
+		return;
+	}
 	session_timer(s, session_beat, s->heartbeat_ns);
 	kv_heartbeat_send(s);
 }
@@ -287,7 +294,6 @@ session_begin(struct kv_session *s, const struct kv_join_r *r)
 	s->call.fn = beat_heard;
 	session_timer(s, session_beat, s->heartbeat_ns);
 	kv_heartbeat_start(s, kv_get64(r->stamp));
-	kv_publish_start(s);
 	kv_putkey_session_live(s->node, s->number);
 }
 
@@ -314,6 +320,8 @@ session_joined(struct kv_call *call, int status, const struct kv_msg *msg)
 		return;
 	}
 	session_begin(s, r);
+	if (!kv_nodegen_joined(s, msg))
+		kv_session_lost(s, "it sent a broken message");
 }
 
 static void
@@ -322,13 +330,15 @@ session_join(struct kv_session *s)
 	struct kv_node *node = s->node;
 	size_t name_len = kv_min_size(strlen(node->o.name), KV_NAME_BYTES_MAX);
 	size_t addr_len = strlen(node->addr);
+	const struct kv_generations *known = &node->gen.known;
 	struct kv_join *j = NULL;
 	char *tail = NULL;
 
 	set_state(s, KV_SESSION_JOINING, "greeted");
 	s->call.fn = session_joined;
 	if (kv_session_begin(s, &s->call, KV_MSG_JOIN))
-		tail = kv_conn_tail(s->conn, addr_len + name_len);
+		tail = kv_conn_tail(s->conn, addr_len + name_len +
+						     kv_gentable_bytes(known));
 	if (tail)
 		j = kv_conn_body(s->conn);
 	if (!j) {
@@ -343,6 +353,8 @@ session_join(struct kv_session *s)
 	j->masters = (uint8_t)kv_session_masters(node);
 	memcpy(tail, node->addr, addr_len);
 	memcpy(tail + addr_len, node->o.name, name_len);
+	j->generations = kv_le16((uint16_t)known->count);
+	kv_gentable_write(known, tail + addr_len + name_len);
 	kv_rpc_end(&s->rpc);
 }
 

@@ -51,6 +51,8 @@ struct kv_session {
 	uint64_t told_keys, told_ready;
 	bool is_hurried; /* the next one comes early */
 	struct kv_log_limit log;
+	uint32_t missed;   /* LIVE: REMOVEs that are still to come */
+	uint64_t live_ns;  /* since then it is */
 	bool was_live;     /* ever */
 	struct kv_id boot; /* of the master; of the last one, when not LIVE */
 	bool is_twin;      /* it turned out to be a master that has one */
@@ -75,7 +77,8 @@ struct kv_session {
 	struct kv_bytes adds;  /* of kv_publish_ent, not sent */
 	struct kv_bytes gones; /* the same; leave after all adds */
 	struct kv_bytes scan;
-	uint64_t cursor; /* of the sync */
+	uint64_t cursor;    /* of the sync */
+	bool has_published; /* or has begun to */
 	bool is_syncing;
 	bool is_broken;  /* out of memory, or too much to say */
 	unsigned frames; /* unanswered */
@@ -106,7 +109,13 @@ void kv_heartbeat_hold(struct kv_session *s);
 /* Nobody answers for this node there (any more). */
 void kv_heartbeat_let_go(struct kv_session *s);
 
-/* The session is LIVE: everything is to be published. */
+/* JOIN_R: what this master knows of generations, and what the node missed.
+ * False: it is broken. */
+bool kv_nodegen_joined(struct kv_session *s, const struct kv_msg *msg);
+/* What the node missed should have been told long ago. */
+bool kv_nodegen_is_owed(const struct kv_session *s);
+
+/* Everything is to be published. */
 void kv_publish_start(struct kv_session *s);
 /* Sends what may be sent now. */
 void kv_publish_turn(struct kv_session *s);

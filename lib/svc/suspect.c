@@ -168,6 +168,7 @@ is_silent(struct kv_member *mb, int status)
 
 	kv_master_count(m, KV_MASTERSTAT_PROBES_FAILED, 1);
 	if (!mb->peer && (status == -ECONNREFUSED || status == -ESTALE)) {
+		mb->is_ended = true;
 		kv_member_dead(mb, status == -ESTALE ? STALE
 						     : "its process is gone");
 		return;

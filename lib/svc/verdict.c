@@ -288,7 +288,8 @@ static bool
 is_well(const struct kv_member *mb)
 {
 	return mb->peer && kv_conn_is_open(mb->peer->conn) && !mb->is_deaf &&
-	       !mb->is_parted && mb->state != KV_NODE_SUSPECT;
+	       !mb->is_parted && !mb->has_missed &&
+	       mb->state != KV_NODE_SUSPECT;
 }
 
 /* Who is to confirm the rival; each of them has a session. */

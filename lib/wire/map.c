@@ -24,6 +24,18 @@ kv_map_query_take(struct kv_cut *c, struct kv_map_query *out)
 	return !c->bad;
 }
 
+bool
+kv_map_generation_take(struct kv_cut *c, struct kv_map_generation *out)
+{
+	out->ent = kv_cut_take(c, sizeof(*out->ent));
+	if (!out->ent)
+		return false;
+	out->tenant = kv_cut_take(c, out->ent->tenant_len);
+	if (out->ent->tenant_len > KV_TENANT_BYTES_MAX)
+		c->bad = true;
+	return !c->bad;
+}
+
 int
 kv_map_lookup_parse(const struct kv_msg *msg, unsigned count,
 		    struct kv_map_lookup *out)

@@ -33,6 +33,15 @@ struct kv_map_query {
 
 bool kv_map_query_take(struct kv_cut *c, struct kv_map_query *out);
 
+/* The next entry of a table of generations; false when it is broken (the cut is
+ * then bad). A tenant's name is not too long. */
+struct kv_map_generation {
+	const struct kv_generation_ent *ent;
+	const char *tenant;
+};
+
+bool kv_map_generation_take(struct kv_cut *c, struct kv_map_generation *out);
+
 /* LOOKUP_R without KV_LOOKUP_EXIST, checked as a whole. */
 struct kv_map_lookup {
 	unsigned count;

@@ -83,6 +83,8 @@ struct kv_hello {
 	struct kv_le64 token; /* DATA: of its control connection */
 	struct kv_le32 pid;
 	struct kv_le32 salt; /* not looked at */
+	/* Of the tenant, as far as this side has heard. */
+	struct kv_generation_le generation;
 	/* tail: tenant, name */
 };
 
@@ -95,6 +97,7 @@ struct kv_hello_r {
 	struct kv_le64 features;
 	struct kv_id boot;    /* the answering side */
 	struct kv_le64 token; /* random name of this connection */
+	struct kv_generation_le generation;
 
 	/* tail: text; status KV_OK: masters of a node, "host:port,..." */
 };
@@ -111,8 +114,8 @@ struct kv_error_r {
 };
 
 KV_LE_SIZE(kv_header, KV_HEADER_BYTES);
-KV_LE_SIZE(kv_hello, 96);
-KV_LE_SIZE(kv_hello_r, 40);
+KV_LE_SIZE(kv_hello, 112);
+KV_LE_SIZE(kv_hello_r, 56);
 KV_LE_SIZE(kv_error_r, 8);
 
 #endif

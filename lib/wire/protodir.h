@@ -10,6 +10,26 @@
 #include "base/le.h"
 #include "wire/protodata.h"
 
+/* ---- generations of tenants ---- */
+
+struct kv_generation_le {
+	struct kv_le64 number; /* 0: none */
+	struct kv_le64 random;
+};
+
+struct kv_generation_ent {
+	struct kv_generation_le generation;
+	uint8_t tenant_len;
+	uint8_t zero[7];
+	/* then: tenant */
+};
+
+struct kv_generation_news {
+	struct kv_le32 count;
+	struct kv_le32 zero;
+	/* tail: entries, each with its tenant */
+};
+
 /* ---- from requesters (LOOKUP also to nodes) ---- */
 
 enum {
@@ -104,8 +124,10 @@ struct kv_join {
 			   * host: the address that the master sees */
 	uint8_t name_len;
 	uint8_t masters; /* that the node was told of, this one too */
-	uint8_t zero[5];
-	/* tail: addr, name */
+	uint8_t zero;
+	struct kv_le16 generations;
+	uint8_t zero2[2];
+	/* tail: addr, name, kv_generation_ent's with their tenants */
 };
 
 struct kv_join_r {
@@ -113,8 +135,11 @@ struct kv_join_r {
 	uint8_t zero[3];
 	struct kv_le32 heartbeat_ms;
 	struct kv_le32 ttl_ms;
-	struct kv_le32 zero2;
-	struct kv_le64 stamp; /* as in HEARTBEAT_R */
+	struct kv_le32 missed; /* so many REMOVEs with that flag follow */
+	struct kv_le64 stamp;  /* as in HEARTBEAT_R */
+	struct kv_le16 generations;
+	uint8_t zero2[6];
+	/* tail: kv_generation_ent's with their tenants */
 };
 
 /*
@@ -272,7 +297,10 @@ enum kv_remove_op {
 };
 
 enum {
-	KV_REMOVE_FORCE = 1, /* hard-pinned ones too */
+	KV_REMOVE_FORCE = 1,  /* hard-pinned ones too */
+	KV_REMOVE_RECORD = 2, /* another master has done it: only remember it
+			       * for nodes that are away from here */
+	KV_REMOVE_MISSED = 4, /* to a node that was away meanwhile */
 };
 
 struct kv_remove {
@@ -281,6 +309,9 @@ struct kv_remove {
 	uint8_t tenant_len;
 	uint8_t zero;
 	struct kv_le32 count; /* KEYS: keys. REGEX: bytes of the pattern */
+	/* ALL. To a node: the one that will hold when nothing was kept
+	 * anywhere. RECORD: the one that holds. */
+	struct kv_generation_le generation;
 	/* tail: tenant; KEYS: count le16 lengths, keys. REGEX: pattern */
 };
 
@@ -292,7 +323,8 @@ struct kv_remove_r {
 	struct kv_le32 away;      /* nodes that were not reached */
 	struct kv_le32 kept;      /* hard-pinned, and not forced */
 	struct kv_le64 undecided; /* stay: the pattern takes too much work */
-				  /* tail: count bytes, away kv_id */
+	struct kv_generation_le generation; /* ALL: holds from now on */
+					    /* tail: count bytes, away kv_id */
 };
 
 struct kv_keys {
@@ -377,6 +409,7 @@ struct kv_stats_r {
 	/* tail: "name value\n" ... */
 };
 
+KV_LE_SIZE(kv_generation_ent, 24);
 KV_LE_SIZE(kv_node_rec, 92);
 KV_LE_SIZE(kv_heartbeat, 96);
 KV_LE_SIZE(kv_heartbeat_ent, 40);

@@ -95,7 +95,7 @@ kvput $A --prefer "$(addr a)" k1 in || fail 'put k1'
 kvput $B --prefer "$(addr b)" k3 in || fail 'put k3'
 kill -STOP "$(pid_of b)"
 exits 75 'a node is away' kvrm $A --all
-like "$(cat err)" '^kvrm: 1 node could not be told; run kvrm again' 'a line'
+like "$(cat err)" '^kvrm: 1 node is away: pending' 'a line'
 kill -CONT "$(pid_of b)"
 wait_nodes 2
 kvrm $A --all >again 2>&1
@@ -107,7 +107,7 @@ kvput $A -r 2 two in || fail 'put two copies'
 kill -STOP "$(pid_of m)"
 exits 75 'one key, without a master' kvrm $A two
 is "$(cat out)" 'removed  1' 'is removed here'
-like "$(cat err)" '^kvrm: 1 node could not be told; run kvrm again' 'a line'
+like "$(cat err)" '^kvrm: 1 node is away: pending' 'a line'
 exits 75 'all, without a master' kvrm $A --all
 exits 75 'kvdiag keys, without a master' kvdiag $A keys
 exits 75 'kvdiag key, without a master' kvdiag $A key two

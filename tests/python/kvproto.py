@@ -205,7 +205,8 @@ def read_header(path):
     """The same of one of lib/wire/proto*.h."""
     types = {'uint8_t': 'u8', 'struct kv_le16': 'le16',
              'struct kv_le32': 'le32', 'struct kv_le64': 'le64',
-             'struct kv_id': 'id', 'struct kv_put_id': 'put_id'}
+             'struct kv_id': 'id', 'struct kv_put_id': 'put_id',
+             'struct kv_generation_le': 'generation'}
     structs = {}
     with open(path, encoding='ascii') as header:
         text = re.sub(r'/\*.*?\*/', '', header.read(), flags=re.S)
@@ -352,15 +353,19 @@ def seeds():
         'free_bytes': 1 << 30, 'pinned_bytes': 4096, 'keys': 12345,
         'victim_age_ms': 98765}) + b'10.0.0.1:50052n1'
     le64 = struct.Struct('<Q').pack
+    generation = {'number': 3, 'random': 0x99aabbccddeeff00}
+    news = pack('generation_ent', {'generation': generation,
+                                   'tenant_len': 4}) + b'acme'
     pair = pack('extent', {'off': 4096, 'len': 65536}) + pack(
         'extent', {'off': 1 << 30, 'len': 1000})
 
     yield 'HELLO', {
         'http': list(b'  / HTTP/1.0\r\n\r\n'), 'version_min': 1, 'version_max': 1, 'role': 1, 'tenant_len': 4,
         'name_len': 6, 'boot': boot, 'want': hash_of(3), 'host': host,
-        'pid': 4711}, b'acmeengine'
+        'pid': 4711, 'generation': generation}, b'acmeengine'
     yield 'HELLO_R', {'version': 1, 'text_len': 14, 'boot': hash_of(3),
-                      'token': 99}, b'10.0.0.1:50051'
+                      'token': 99, 'generation': generation}, (
+        b'10.0.0.1:50051')
     yield 'PING', {'stamp': 1}
     yield 'PING_R', {'stamp': 1}
     yield 'ERROR_R', {'status': 11, 'text_len': 9}, b'bad entry'
@@ -397,8 +402,10 @@ def seeds():
                       'lacking': 1}, record * 2
     yield 'REPORT', {'boot': boot, 'status': 9}
     yield 'JOIN', {'host': host, 'pool': hash_of(3), 'pool_bytes': 1 << 34,
-                   'addr_len': 6, 'name_len': 2, 'masters': 2}, b':50052n1'
-    yield 'JOIN_R', {'heartbeat_ms': 1000, 'ttl_ms': 10000, 'stamp': 123456}
+                   'addr_len': 6, 'name_len': 2, 'masters': 2,
+                   'generations': 1}, b':50052n1' + news
+    yield 'JOIN_R', {'heartbeat_ms': 1000, 'ttl_ms': 10000, 'stamp': 123456,
+                     'missed': 1, 'generations': 2}, news * 2
     yield 'HEARTBEAT', {
         'pool_bytes': 1 << 34, 'ready_bytes': 1 << 33, 'free_bytes': 1 << 30,
         'pinned_bytes': 4096, 'keys': 12345, 'victim_age_ms': 98765,
@@ -425,7 +432,7 @@ def seeds():
     yield 'REMOVE', {'op': 1, 'tenant_len': 4, 'count': 2}, (
         b'acme' + struct.pack('<HH', 1, len(key)) + b'k' + key)
     yield 'REMOVE_R', {'count': 2, 'removed': 1, 'away': 1, 'kept': 1,
-                       'undecided': 3}, (
+                       'undecided': 3, 'generation': generation}, (
         bytes([0, 1]) + boot)
     yield 'KEYS', {'node': boot, 'cursor': 64, 'limit': 1000,
                    'pattern_len': 7, 'tenant_len': 4}, b'acme^model@'
@@ -441,6 +448,7 @@ def seeds():
     yield 'STATS', {}
     yield 'STATS_R', {}, b'puts 12\ngets 3456\n'
     yield 'LEAVE', {}
+    yield 'GENERATION', {'count': 2}, news * 2
     yield 'REGIONS', {}
     yield 'REGIONS_R', {
         'count': 1, 'epoch': 4, 'token_addr': 0x7f0012345000,
