@@ -45,10 +45,13 @@ master n
 node a 1 24MB --pool-file="$T/a.pool"
 node b 2 24MB
 node c 3 16MB
+# These nodes, and none of those that requesters have with them.
 all_live()
 {
-	[ "$(ip netns exec "$NS-r" kvdiag --socket= --master="$MASTERS" nodes |
-		grep -c ' live ')" -eq 3 ]
+	ip netns exec "$NS-r" kvdiag --socket= --master="$MASTERS" nodes \
+		>"$T/nodes" &&
+		[ "$(grep -c ' live ' "$T/nodes")" -eq 3 ] &&
+		[ "$(wc -l <"$T/nodes")" -eq 4 ]
 }
 try_for 30 all_live || exit 70
 
