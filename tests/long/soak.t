@@ -160,11 +160,9 @@ while [ $done_ops -lt "$OPS" ]; do
 			odd=$((odd + 1))
 		}
 	done
-	# The first rounds fill what is filled once.
-	if [ $rounds -eq 2 ] || [ "$OPS" -lt 100000 ]; then
-		before_c=${before_c:-$(held c)}
-		before_n=${before_n:-$(held n)}
-	fi
+	# The first round fills what is filled once.
+	before_c=${before_c:-$(held c)}
+	before_n=${before_n:-$(held n)}
 	diag "$rounds rounds, $done_ops keys, $faults faults, $odd odd"
 	[ $odd -eq 0 ] || break
 done
