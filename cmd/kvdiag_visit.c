@@ -8,8 +8,8 @@
 #include "cmd/kvdiag_round.h"
 #include "svc/client.h"
 
-/* Nodes that do not answer, of which it is asked why. */
-#define WHY_MAX 8
+/* Nodes that do not answer, which are asked once more. */
+#define AGAIN_MAX 8
 /* For the keys of one node. */
 #define LIST_NS (2 * KV_NS_PER_S)
 
@@ -83,40 +83,38 @@ listed(void *arg, const struct kv_client_listed *l)
 	return ++to->n >= KV_DOCTOR_KEYS;
 }
 
-/* Why it does not answer: "master ADDR: " stands before that. */
-static void
-ask_why(const struct kvdiag_round *r, struct kv_doctor_node *node)
+/* Is it the very node that the master means? */
+static bool
+is_it(struct kv_client *c, const struct kv_doctor_node *node)
 {
-	struct kv_client *c;
-	char why[256], *at;
-	int status;
+	struct kv_node_info info;
 
-	snprintf(node->d.why, sizeof(node->d.why), "%s",
-		 node->d.status == -KV_EGONE ? "another node does"
-					     : kv_status_text(node->d.status));
-	if (node->d.status == -KV_EGONE)
-		return;
-	c = kvdiag_round_open(r->d, node->info.addr, "", &status, why);
-	at = strstr(why, ": ");
-	if (!c && at)
-		snprintf(node->d.why, sizeof(node->d.why), "%s", at + 2);
-	kv_client_close(c);
+	return kv_client_nodes(c, &info, 1) == 1 &&
+	       strcmp(info.boot, node->info.boot) == 0;
 }
 
+/* Also when it did not answer before: a busy one may do so now. */
 static void
 ask_node(struct kvdiag_round *r, struct kv_doctor_node *node)
 {
 	struct listing to = { .keys = r->keys, .until_ns = now_ns() + LIST_NS };
 	struct kv_client *c;
-	int status;
+	char why[256], *at;
 
-	c = kvdiag_round_open(r->d, node->info.addr, "", &status, node->d.why);
+	c = kvdiag_round_open(r->d, node->info.addr, "", &node->d.status, why);
 	if (!c) {
-		node->d.status = status;
+		at = strstr(why, ": "); /* "master ADDR: nobody listens" */
+		snprintf(node->d.why, sizeof(node->d.why), "%s",
+			 at ? at + 2 : why);
 		return;
 	}
-	kvdiag_round_read(&node->d, c, "master");
-	kv_client_list_all(c, NULL, listed, &to, NULL, NULL);
+	if (is_it(c, node)) {
+		kvdiag_round_read(&node->d, c, "master");
+		kv_client_list_all(c, NULL, listed, &to, NULL, NULL);
+	} else {
+		node->d.status = -KV_EGONE;
+		snprintf(node->d.why, sizeof(node->d.why), "another node does");
+	}
 	kv_client_close(c);
 }
 
@@ -124,17 +122,20 @@ int
 kvdiag_round_visit(struct kvdiag_round *r)
 {
 	struct kv_doctor_pool *p = &r->pool;
-	unsigned asked = 0;
-	size_t i;
+	struct kv_doctor_node *node;
+	unsigned again = 0;
 	int rc = dial_nodes(r);
 
-	for (i = 0; rc == 0 && i < p->n_nodes; i++) {
-		if (p->nodes[i].d.status == 0)
-			ask_node(r, &p->nodes[i]);
-		else if (asked++ < WHY_MAX)
-			ask_why(r, &p->nodes[i]);
+	if (rc < 0)
+		return rc;
+	for (node = p->nodes; node < p->nodes + p->n_nodes; node++) {
+		if (node->d.status == 0 || again++ < AGAIN_MAX)
+			ask_node(r, node);
+		else
+			snprintf(node->d.why, sizeof(node->d.why), "%s",
+				 kv_status_text(node->d.status));
 	}
-	return rc;
+	return 0;
 }
 
 uint64_t

@@ -376,12 +376,12 @@ is_growing(const struct kv_doctor_node *n)
 bool
 kv_doctor_is_moving(const struct kv_doctor_pool *p)
 {
-	size_t i;
+	const struct kv_doctor_node *n;
 
-	for (i = 0; i < p->n_nodes; i++)
-		if (p->nodes[i].info.ready_bytes <
-			    p->nodes[i].info.pool_bytes ||
-		    ignorant(p, &p->nodes[i].info))
+	/* Meanwhile the master may have missed who does not answer. */
+	for (n = p->nodes; n < p->nodes + p->n_nodes; n++)
+		if (n->info.ready_bytes < n->info.pool_bytes ||
+		    n->d.status < 0 || ignorant(p, &n->info))
 			return true;
 	return p->own && ignorant(p, p->own);
 }

@@ -229,6 +229,7 @@ nodes_that_do_not_answer_are_told_once(void **state)
 	(void)state;
 	node.info.heard_ms = 9000;
 	node.d.status = -KV_EUNREACHABLE;
+	assert_true(kv_doctor_is_moving(&pool));
 	all();
 	TOLD(KV_DOCTOR_FAULT, "n1 (10.0.0.1:50052) is silent: the master "
 			      "heard it 9.0 s ago");
