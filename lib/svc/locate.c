@@ -212,6 +212,7 @@ exist(struct kv_master *m, const struct reach *r, const struct kv_id *ids,
 	struct kv_dir_view view;
 	size_t i, found;
 
+	assert(n > 0);
 	hashes_take(h, ids, n);
 	found = kv_dir_exist(m->dir, h, n, out);
 	for (i = 0; i < n && r->some_not; i++) {
