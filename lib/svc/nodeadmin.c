@@ -265,6 +265,16 @@ remove_keys(const struct removal *rm, struct kv_cut *cut)
 	return true;
 }
 
+static void
+remove_nothing(const struct removal *rm)
+{
+	static const struct sweep nothing;
+
+	remove_answer(rm->peer, rm->id, KV_OK, &nothing);
+	if (rm->is_missed)
+		kv_nodegen_told(rm->peer);
+}
+
 /* Nothing of the tenant is found from now on, if nothing is to be kept. */
 static void
 sweep_hide(struct sweep *sw, struct kv_node *node)
@@ -300,13 +310,15 @@ remove_matching(const struct removal *rm, const void *pattern, size_t len)
 			return;
 		}
 	}
-	sw = rm->tenant < 0 || KV_FAULT_POINT() ? NULL : calloc(1, sizeof(*sw));
+	if (rm->tenant < 0) {
+		kv_pattern_free(p);
+		remove_nothing(rm);
+		return;
+	}
+	sw = KV_FAULT_POINT() ? NULL : calloc(1, sizeof(*sw));
 	if (!sw) {
 		kv_pattern_free(p);
-		remove_answer(rm->peer, rm->id,
-			      rm->tenant < 0 ? KV_OK : KV_ENOMEM, &nothing);
-		if (rm->tenant < 0 && rm->is_missed)
-			kv_nodegen_told(rm->peer);
+		remove_answer(rm->peer, rm->id, KV_ENOMEM, &nothing);
 		return;
 	}
 	sw->match.tenant = (unsigned)rm->tenant;
@@ -319,6 +331,16 @@ remove_matching(const struct removal *rm, const void *pattern, size_t len)
 	sw->job.step = sweep_step;
 	sw->job.free = sweep_free;
 	kv_nodejob_start(&sw->job, rm->peer, rm->id);
+}
+
+/* It missed that removal, but has heard of the generation that this began, and
+ * what is here came since then. */
+static bool
+is_known(const struct removal *rm)
+{
+	return rm->is_missed && rm->tenant >= 0 && rm->generation.number > 0 &&
+	       kv_nodegen_get(rm->peer->node, (unsigned)rm->tenant).number >=
+		       rm->generation.number;
 }
 
 bool
@@ -357,8 +379,13 @@ kv_nodeadmin_remove(struct kv_nodepeer *peer, const struct kv_msg *msg)
 		remove_matching(&rm, pattern, rm.count);
 		return true;
 	case KV_REMOVE_ALL:
-		remove_matching(&rm, NULL, 0);
-		return kv_cut_done(&cut);
+		if (!kv_cut_done(&cut))
+			return false;
+		if (is_known(&rm))
+			remove_nothing(&rm);
+		else
+			remove_matching(&rm, NULL, 0);
+		return true;
 	default:
 		return false;
 	}

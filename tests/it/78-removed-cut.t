@@ -24,7 +24,7 @@ launch m ip netns exec "$NS-m" kvmaster --rpc-port=20001 --http-port=0 \
 for name in a b; do
 	[ $name = a ] && host=10.9.0.1 || host=10.9.0.2
 	launch $name ip netns exec "$NS-$name" kvclient --master=$MASTERS \
-		--host=$host --port=20002 --socket="$T/$name.sock" \
+		--host="$host" --port=20002 --socket="$T/$name.sock" \
 		--global-segment-size=256MB || exit 70
 done
 
@@ -73,10 +73,11 @@ got()
 heals_without()
 {
 	cp "$1" "$T/keys"
-	seen=0 rounds=0
+	seen=0 rounds=0 more=15
 	heal
-	until live 2 && [ $rounds -ge 20 ]; do
+	until [ $more -eq 0 ]; do
 		seen=$((seen + $(got b)))
+		live 2 && more=$((more - 1))
 		rounds=$((rounds + 1))
 		[ $rounds -lt 600 ] || break
 	done

@@ -45,9 +45,8 @@ head -n 1 all >one
 # killed: 500 objects on each node, and a is gone
 killed()
 {
-	head -n 500 lines | kvput $A --batch - >out 2>err &&
-		tail -n 500 lines | kvput $B --batch - >out 2>err ||
-		fail "fill: $(cat err)"
+	head -n 500 lines | kvput $A --batch - >out 2>err
+	tail -n 500 lines | kvput $B --batch - >out 2>>err
 	cp all keys
 	is "$(got $B)" 1000 '1000 objects are there'
 	is "$(got $LOCAL)" 500 'half of them at a'

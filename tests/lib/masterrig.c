@@ -325,6 +325,7 @@ int
 rig_join(struct rignode *n, const char *addr)
 {
 	struct kv_join j = { .host = n->p.host,
+			     .pool = n->pool,
 			     .pool_bytes = kv_le64(1 << 20),
 			     .masters = n->masters };
 	struct wireframe *f;
@@ -340,6 +341,7 @@ rig_join(struct rignode *n, const char *addr)
 	j.addr_len = (uint8_t)(strlen(tail) - 3);
 	f = rig_ask(&n->p, KV_MSG_JOIN, &j, tail, strlen(tail));
 	status = ((struct kv_join_r *)f->body)->status;
+	n->missed = kv_get32(((struct kv_join_r *)f->body)->missed);
 	wireframe_free(f);
 	n->beats = status == 0;
 	return status;

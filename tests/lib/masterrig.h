@@ -38,9 +38,11 @@ struct rignode {
 	struct kv_listener *listener;
 	struct kv_list probes; /* connections to the port */
 	unsigned probed;
-	bool is_frozen;  /* the port takes connections, nobody answers */
-	bool beats;      /* rig_ms() sends its heartbeats */
-	uint8_t masters; /* that JOIN says it was told of */
+	bool is_frozen;    /* the port takes connections, nobody answers */
+	bool beats;        /* rig_ms() sends its heartbeats */
+	uint8_t masters;   /* that JOIN says it was told of */
+	struct kv_id pool; /* as JOIN says */
+	uint32_t missed;   /* as JOIN_R said */
 	struct kv_heartbeat room;
 };
 

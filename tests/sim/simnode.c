@@ -107,7 +107,9 @@ take_session(struct simmaster *m)
 	struct kv_join_r jr = { .status = m->refuse,
 				.heartbeat_ms = kv_le32(1000),
 				.ttl_ms = kv_le32(10000),
-				.stamp = kv_le64(1) };
+				.stamp = kv_le64(1),
+				.missed = kv_le32(m->missed),
+				.generations = kv_le16(m->n_news) };
 	struct wireframe *f;
 
 	while ((f = wirepeer_take(&m->peer, KV_MSG_HELLO))) {
@@ -121,8 +123,11 @@ take_session(struct simmaster *m)
 	while ((f = wirepeer_take(&m->peer, KV_MSG_JOIN))) {
 		m->joins++;
 		m->pool = ((struct kv_join *)(void *)f->body)->pool;
+		m->known = kv_get16(
+			((struct kv_join *)(void *)f->body)->generations);
 		m->n_held = 0;
-		wirepeer_send(&m->peer, KV_MSG_JOIN_R, f->id, &jr, NULL, 0);
+		wirepeer_send(&m->peer, KV_MSG_JOIN_R, f->id, &jr, m->news,
+			      m->news_len);
 		wireframe_free(f);
 	}
 	while ((f = wirepeer_take(&m->peer, KV_MSG_HEARTBEAT))) {

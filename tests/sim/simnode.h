@@ -29,10 +29,15 @@ struct simmaster {
 	struct kv_listener *listener; /* NULL: it is down */
 	struct wirepeer peer;         /* the session, the last one accepted */
 	bool has_peer;
-	bool is_mute;    /* answers nothing */
-	bool by_hand;    /* PUBLISH is left to the test */
-	uint8_t verdict; /* on all adds; 0: STAYS */
-	uint8_t refuse;  /* JOIN_R says this */
+	bool is_mute;      /* answers nothing */
+	bool by_hand;      /* PUBLISH is left to the test */
+	uint8_t verdict;   /* on all adds; 0: STAYS */
+	uint8_t refuse;    /* JOIN_R says this, */
+	uint32_t missed;   /* this, */
+	uint8_t news[128]; /* and these generations */
+	size_t news_len;
+	uint16_t n_news;
+	uint16_t known; /* generations in the last JOIN */
 	unsigned hellos, joins, beats, publishes, syncs, sync_ends, leaves;
 	struct kv_id pool;        /* of the last JOIN */
 	uint8_t boot;             /* first byte of its boot id */

@@ -1,0 +1,513 @@
+/* What was removed as a whole stays removed at a node. */
+
+#include "simnode.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/status.h"
+#include "wire/msg.h"
+
+#include "test.h"
+
+static struct simnode sim;
+static struct simreq req;
+static uint8_t blob[100000];
+
+static int
+open_with(const struct simnode_opts *opts)
+{
+	unsigned i;
+
+	simnode_open(&sim, opts);
+	for (i = 0; i < opts->masters; i++)
+		simnode_master_up(&sim, i);
+	simnode_run(&sim, 300);
+	simreq_open_unix(&req, &sim, 0);
+	return 0;
+}
+
+static int
+setup(void **state)
+{
+	(void)state;
+	return open_with(&(struct simnode_opts){ .masters = 2 });
+}
+
+static int
+setup_file(void **state)
+{
+	(void)state;
+	return open_with(
+		&(struct simnode_opts){ .masters = 1, .has_file = true });
+}
+
+static int
+teardown(void **state)
+{
+	(void)state;
+	simreq_close(&req);
+	simnode_close(&sim);
+	return 0;
+}
+
+static void
+put(const char *key)
+{
+	assert_int_equal(simreq_put_inline(&req, key, "abc"), KV_OK);
+}
+
+static int
+get(const char *key)
+{
+	const struct simget_opts opts = { .inline_max = 99 };
+
+	return simreq_get_one(&req, key, &opts, NULL);
+}
+
+/* An entry with its tenant; its length. */
+static size_t
+ent(uint8_t *to, const char *tenant, uint64_t number, uint64_t random)
+{
+	struct kv_generation_ent e = {
+		.generation = { kv_le64(number), kv_le64(random) },
+		.tenant_len = (uint8_t)strlen(tenant),
+	};
+
+	memcpy(to, &e, sizeof(e));
+	memcpy(to + sizeof(e), tenant, e.tenant_len);
+	return sizeof(e) + e.tenant_len;
+}
+
+/* A master tells of one. */
+static void
+news(unsigned master, const char *tenant, uint64_t number, uint64_t random)
+{
+	struct kv_generation_news m = { .count = kv_le32(1) };
+	uint8_t tail[128];
+	size_t n = ent(tail, tenant, number, random);
+
+	wirepeer_send(&sim.masters[master].peer, KV_MSG_GENERATION, 0, &m, tail,
+		      n);
+	simnode_run(&sim, 5);
+}
+
+/* What a new requester is told, having told this himself. */
+static struct kv_generation_le
+greet(uint64_t number, uint64_t random)
+{
+	const struct kv_hello h = {
+		.version_min = kv_le16(KV_WIRE_VERSION),
+		.version_max = kv_le16(KV_WIRE_VERSION),
+		.role = KV_ROLE_REQUESTER,
+		.boot = { { 77 } },
+		.generation = { kv_le64(number), kv_le64(random) },
+	};
+	struct kv_generation_le g;
+	struct wirepeer p = { 0 };
+	struct wireframe *f;
+
+	wirepeer_open(
+		&p, sim.loop,
+		simreq_dial(&sim, simnode_new_process(&sim, false), false));
+	f = simreq_hello(&p, &sim, &h);
+	g = ((struct kv_hello_r *)(void *)f->body)->generation;
+	wireframe_free(f);
+	wirepeer_close(&p);
+	simnode_run(&sim, 5);
+	return g;
+}
+
+static uint64_t
+number(void)
+{
+	return kv_get64(greet(0, 0).number);
+}
+
+/* A master passes on REMOVE of all; how many went. */
+static uint64_t
+remove_all(unsigned master, uint8_t flags, uint64_t g)
+{
+	const struct kv_remove m = {
+		.op = KV_REMOVE_ALL,
+		.flags = flags,
+		.generation = { kv_le64(g), kv_le64(5) },
+	};
+	struct wireframe *f;
+	uint64_t removed;
+
+	wirepeer_send(&sim.masters[master].peer, KV_MSG_REMOVE, 9, &m, NULL, 0);
+	simnode_run(&sim, 20);
+	f = wirepeer_take(&sim.masters[master].peer, KV_MSG_REMOVE_R);
+	assert_non_null(f);
+	removed = kv_get64(((struct kv_remove_r *)(void *)f->body)->removed);
+	wireframe_free(f);
+	return removed;
+}
+
+static void
+a_higher_one_drops_all(void **state)
+{
+	(void)state;
+	put("a");
+	put("b");
+	news(0, "other", 4, 4);
+	assert_int_equal(get("a"), KV_OK);
+	news(0, "default", 3, 1);
+	assert_int_equal(get("a"), KV_EMISS);
+	assert_int_equal(get("b"), KV_EMISS);
+	assert_int_equal(number(), 3);
+	simnode_run(&sim, 20);
+	assert_int_equal(simnode_stat(&sim, "outdated"), 2);
+	assert_int_equal(simnode_stat(&sim, "keys"), 0);
+	assert_false(simnode_master_has(&sim, 0, "a"));
+	put("a");
+	/* What was heard before is no news. */
+	news(1, "", 3, 1);
+	news(1, "", 2, 9);
+	assert_int_equal(get("a"), KV_OK);
+}
+
+/* Both masters hear of what one of them said. */
+static void
+all_masters_are_told(void **state)
+{
+	unsigned i;
+
+	(void)state;
+	news(0, "default", 3, 1);
+	for (i = 0; i < 2; i++)
+		assert_int_equal(
+			wirepeer_count(&sim.masters[i].peer, KV_MSG_GENERATION),
+			1);
+	simnode_master_down(&sim, 0);
+	simnode_master_up(&sim, 0);
+	simnode_run(&sim, 3000);
+	assert_int_equal(sim.masters[0].known, 1);
+}
+
+static void
+two_of_one_number(void **state)
+{
+	(void)state;
+	news(0, "default", 3, 1);
+	put("a");
+	news(1, "default", 3, 2);
+	assert_int_equal(get("a"), KV_EMISS);
+	assert_int_equal(number(), 4);
+}
+
+static void
+a_requester_tells(void **state)
+{
+	(void)state;
+	put("a");
+	assert_int_equal(kv_get64(greet(7, 7).number), 7);
+	assert_int_equal(get("a"), KV_EMISS);
+	put("a");
+	assert_int_equal(kv_get64(greet(6, 6).number), 7);
+	assert_int_equal(get("a"), KV_OK);
+}
+
+/* What was put since all was removed is not older than what that began. */
+static void
+what_came_after_the_removal_stays(void **state)
+{
+	(void)state;
+	put("a");
+	assert_int_equal(remove_all(0, KV_REMOVE_FORCE, 1), 1);
+	assert_int_equal(get("a"), KV_EMISS);
+	assert_int_equal(number(), 0);
+	put("b");
+	news(0, "default", 1, 5);
+	assert_int_equal(number(), 1);
+	assert_int_equal(get("b"), KV_OK);
+	/* One that was missed, but heard of. */
+	assert_int_equal(remove_all(1, KV_REMOVE_FORCE | KV_REMOVE_MISSED, 1),
+			 0);
+	assert_int_equal(get("b"), KV_OK);
+	/* Another one began the same number. */
+	news(1, "default", 1, 6);
+	assert_int_equal(get("b"), KV_EMISS);
+}
+
+static void
+hard_pins_are_kept(void **state)
+{
+	struct simput item = { "hard", 3, "abc" };
+	struct simput_opts opts = { .flags = KV_PUT_HARD_PIN };
+	uint64_t id;
+
+	(void)state;
+	id = simreq_put(&req, &item, 1, &opts);
+	simnode_run(&sim, 5);
+	assert_int_equal(simreq_put_status(&req, id, 0), KV_OK);
+	put("soft");
+	assert_int_equal(remove_all(0, 0, 1), 1);
+	assert_int_equal(get("hard"), KV_OK);
+	put("soft");
+	assert_int_equal(remove_all(0, KV_REMOVE_FORCE, 1), 2);
+	assert_int_equal(get("hard"), KV_EMISS);
+}
+
+/* A put that began before is over with the others. */
+static void
+puts_under_way(void **state)
+{
+	struct simput items[] = { { "filled", 1000, NULL },
+				  { "hidden", 3, "abc" } };
+	struct simgrant g;
+	uint64_t id;
+
+	(void)state;
+	sim.masters[0].by_hand = true;
+	id = simreq_put(&req, items, 2, NULL);
+	simnode_run(&sim, 5);
+	assert_true(simreq_grant(&req, id, 0, &g));
+	assert_int_equal(simnode_stat(&sim, "hidden_keys"), 1);
+	news(0, "default", 1, 1);
+	assert_int_equal(simnode_stat(&sim, "hidden_keys"), 0);
+	simreq_filled(&req, id, g.grant, false);
+	simnode_run(&sim, 5);
+	assert_int_equal(simreq_put_status(&req, id, 0), KV_OK);
+	assert_int_equal(simreq_put_status(&req, id, 1), KV_OK);
+	sim.masters[0].by_hand = false;
+	simnode_run(&sim, 5);
+	assert_int_equal(get("filled"), KV_EMISS);
+	assert_int_equal(get("hidden"), KV_EMISS);
+	assert_int_equal(simnode_stat(&sim, "reserved_bytes"), 0);
+	put("filled");
+	assert_int_equal(get("filled"), KV_OK);
+}
+
+/* Who reads on reads what he has. */
+static void
+readers_end_in_peace(void **state)
+{
+	struct simgot got;
+
+	(void)state;
+	assert_int_equal(simreq_put_one(&req, "a", blob, sizeof(blob)), KV_OK);
+	assert_int_equal(
+		simreq_get_one(&req, "a", &(struct simget_opts){ 0 }, &got),
+		KV_OK);
+	news(0, "default", 1, 1);
+	simnode_run(&sim, 20);
+	assert_int_equal(get("a"), KV_EMISS);
+	assert_true(simnode_stat(&sim, "zombie_bytes") >= sizeof(blob));
+	simreq_release(&req, got.pin);
+	simnode_run(&sim, 5);
+	assert_int_equal(simnode_stat(&sim, "zombie_bytes"), 0);
+}
+
+/* Many are dropped bit by bit, and none of them is seen meanwhile. */
+static void
+dropped_in_slices(void **state)
+{
+	char key[16];
+	unsigned i;
+
+	(void)state;
+	for (i = 0; i < 3000; i++) {
+		snprintf(key, sizeof(key), "k%u", i);
+		assert_int_equal(simreq_put_inline(&req, key, ""), KV_OK);
+	}
+	news(0, "default", 1, 1);
+	news(0, "default", 2, 1);
+	assert_int_equal(get("k2999"), KV_EMISS);
+	put("new");
+	simnode_run(&sim, 100);
+	assert_int_equal(simnode_stat(&sim, "keys"), 1);
+	assert_int_equal(simnode_stat(&sim, "outdated"), 3000);
+	assert_int_equal(get("new"), KV_OK);
+}
+
+/* What a master that comes says holds before anything is published. */
+static void
+heard_when_joining(void **state)
+{
+	struct simmaster *m = &sim.masters[0];
+
+	(void)state;
+	simnode_master_down(&sim, 0);
+	simnode_run(&sim, 1500);
+	put("a");
+	m->news_len = ent(m->news, "default", 5, 5);
+	m->n_news = 1;
+	simnode_master_up(&sim, 0);
+	simnode_run(&sim, 3000);
+	assert_int_equal(get("a"), KV_EMISS);
+	assert_false(simnode_master_has(&sim, 0, "a"));
+	assert_int_equal(number(), 5);
+}
+
+static void
+broken_news(void **state)
+{
+	struct kv_generation_news m = { .count = kv_le32(2) };
+	uint8_t tail[128];
+	size_t n = ent(tail, "default", 5, 5);
+
+	(void)state;
+	wirepeer_send(&sim.masters[0].peer, KV_MSG_GENERATION, 0, &m, tail, n);
+	simnode_run(&sim, 5);
+	assert_int_equal(kv_node_sessions(sim.node), 1);
+	sim.masters[0].n_news = 1;
+	simnode_run(&sim, 3000);
+	assert_int_equal(kv_node_sessions(sim.node), 1);
+	sim.masters[0].n_news = 0;
+	simnode_run(&sim, 3000);
+	assert_int_equal(kv_node_sessions(sim.node), 2);
+}
+
+/* ---- with a pool file ---- */
+
+static void
+restart(void)
+{
+	simreq_close(&req);
+	simnode_crash(&sim);
+	sim.file.attached = 0;
+	simnode_restart(&sim);
+	assert_int_equal(kv_node_ready(sim.node, 0, SIMNODE_POOL), 0);
+	simreq_open_unix(&req, &sim, 0);
+}
+
+static void
+withheld_until_it_was_told(void **state)
+{
+	struct kv_remove m = { .op = KV_REMOVE_KEYS,
+			       .flags = KV_REMOVE_MISSED,
+			       .count = kv_le32(1) };
+
+	(void)state;
+	put("a");
+	put("b");
+	simnode_run(&sim, 20);
+	sim.masters[0].missed = 1;
+	restart();
+	assert_int_equal(simnode_stat(&sim, "adopted"), 2);
+	assert_int_equal(get("a"), KV_EMISS);
+	simnode_run(&sim, 3000);
+	assert_int_equal(kv_node_sessions(sim.node), 1);
+	assert_int_equal(get("b"), KV_EMISS);
+	assert_int_equal(sim.masters[0].n_held, 0);
+	/* What is put meanwhile counts, in place of what is withheld. */
+	assert_int_equal(simreq_put_inline(&req, "new", "x"), KV_OK);
+	assert_int_equal(get("new"), KV_OK);
+	wirepeer_send(&sim.masters[0].peer, KV_MSG_REMOVE, 9, &m, "\1\0a", 3);
+	simnode_run(&sim, 20);
+	assert_int_equal(get("a"), KV_EMISS);
+	assert_int_equal(get("b"), KV_OK);
+	assert_true(simnode_master_has(&sim, 0, "b"));
+	assert_false(simnode_master_has(&sim, 0, "a"));
+}
+
+static void
+put_again_while_withheld(void **state)
+{
+	(void)state;
+	put("a");
+	simnode_run(&sim, 20);
+	sim.masters[0].missed = 1;
+	restart();
+	assert_int_equal(simreq_put_inline(&req, "a", "xyz"), KV_OK);
+	simnode_run(&sim, 20);
+	assert_int_equal(simnode_stat(&sim, "keys"), 1);
+	assert_int_equal(get("a"), KV_OK);
+}
+
+static void
+served_when_no_master_answers(void **state)
+{
+	(void)state;
+	put("a");
+	simnode_run(&sim, 20);
+	simnode_master_down(&sim, 0);
+	restart();
+	simnode_run(&sim, 1500);
+	assert_int_equal(get("a"), KV_EMISS);
+	simnode_run(&sim, 1000);
+	assert_int_equal(get("a"), KV_OK);
+	simnode_master_up(&sim, 0);
+	simnode_run(&sim, 3000);
+	assert_true(simnode_master_has(&sim, 0, "a"));
+}
+
+/* A session that ends before it has told all: the wait begins anew. */
+static void
+served_when_the_master_goes(void **state)
+{
+	(void)state;
+	put("a");
+	simnode_run(&sim, 20);
+	sim.masters[0].missed = 1;
+	restart();
+	simnode_run(&sim, 3000);
+	assert_int_equal(get("a"), KV_EMISS);
+	simnode_master_down(&sim, 0);
+	simnode_run(&sim, 1500);
+	assert_int_equal(get("a"), KV_EMISS);
+	simnode_run(&sim, 1000);
+	assert_int_equal(get("a"), KV_OK);
+}
+
+/* It says how much it missed, and never what: it is left. */
+static void
+a_master_that_owes(void **state)
+{
+	(void)state;
+	sim.masters[0].missed = 1;
+	restart();
+	simnode_run(&sim, 1000);
+	assert_int_equal(sim.masters[0].joins, 2);
+	simnode_run(&sim, 33000);
+	assert_int_equal(sim.masters[0].joins, 3);
+}
+
+static void
+a_pool_file_knows(void **state)
+{
+	(void)state;
+	put("a");
+	news(0, "default", 6, 6);
+	put("b");
+	simnode_run(&sim, 20);
+	simnode_master_down(&sim, 0);
+	restart();
+	assert_int_equal(simnode_stat(&sim, "adopted"), 1);
+	assert_int_equal(number(), 6);
+	simnode_master_up(&sim, 0);
+	simnode_run(&sim, 3000);
+	assert_int_equal(sim.masters[0].known, 1);
+	assert_int_equal(get("b"), KV_OK);
+}
+
+#define TEST(f)      cmocka_unit_test_setup_teardown(f, setup, teardown)
+#define TEST_FILE(f) cmocka_unit_test_setup_teardown(f, setup_file, teardown)
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(a_higher_one_drops_all),
+		TEST(all_masters_are_told),
+		TEST(two_of_one_number),
+		TEST(a_requester_tells),
+		TEST(what_came_after_the_removal_stays),
+		TEST(hard_pins_are_kept),
+		TEST(puts_under_way),
+		TEST(readers_end_in_peace),
+		TEST(dropped_in_slices),
+		TEST(heard_when_joining),
+		TEST(broken_news),
+		TEST_FILE(withheld_until_it_was_told),
+		TEST_FILE(put_again_while_withheld),
+		TEST_FILE(served_when_no_master_answers),
+		TEST_FILE(served_when_the_master_goes),
+		TEST_FILE(a_master_that_owes),
+		TEST_FILE(a_pool_file_knows),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
