@@ -381,8 +381,6 @@ void kv_verdict_fini(struct kv_master *m);
 /* Why a miss is no proof: KV_LOOKUP_* bits, 0 if it is one. To be asked before
  * the directory is. */
 uint8_t kv_peermasters_flags(struct kv_master *m);
-/* No node was given another one. */
-bool kv_peermasters_is_alone(struct kv_master *m);
 /* A node began, ended, or was hidden. */
 void kv_peermasters_changed(struct kv_master *m);
 /* The node joined. */

@@ -104,6 +104,8 @@ struct kv_node {
 
 	/* session.c */
 	struct kv_session *sessions[KV_MASTERS_MAX];
+	bool was_alone; /* no master heard of it for a time, and not all that
+			 * do have been told of everything since */
 	unsigned n_sessions;
 
 	enum kv_node_phase phase;
@@ -275,6 +277,8 @@ int kv_session_open_all(struct kv_node *node);
 void kv_session_leave_all(struct kv_node *node);
 void kv_session_close_all(struct kv_node *node);
 bool kv_session_is_live(const struct kv_node *node, unsigned session);
+/* Is the copy shown, and has a master known of it ever since? */
+bool kv_session_vouches(const struct kv_node *node, const struct kv_object *o);
 /* How many different ones it was given. */
 unsigned kv_session_masters(const struct kv_node *node);
 /* Queues the object for every live master. A bit for each that has to answer

@@ -222,12 +222,6 @@ kv_peermasters_lacking(struct kv_master *m)
 	return (unsigned)set_count(&refreshed(m)->lacking);
 }
 
-bool
-kv_peermasters_is_alone(struct kv_master *m)
-{
-	return refreshed(m)->told_of <= 1;
-}
-
 static bool
 is_member(const struct kv_master *m, uint64_t id)
 {

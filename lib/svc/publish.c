@@ -38,13 +38,14 @@ struct frame {
 };
 
 static void
-ent_fill(struct kv_publish_ent *e, const struct kv_object *o)
+ent_fill(const struct kv_node *node, struct kv_publish_ent *e,
+	 const struct kv_object *o)
 {
 	memset(e, 0, sizeof(*e));
 	e->hash = kv_key_hash_build(kv_node_hash(o));
 	e->put_id.random = kv_le64(o->id_random);
 	e->put_id.version = kv_le32(o->id_version);
-	if (!(o->flags & KV_OBJ_HIDDEN))
+	if (kv_session_vouches(node, o))
 		e->flags = KV_PUBLISH_SHOWN;
 }
 
@@ -54,7 +55,7 @@ ent_queue(struct kv_session *s, struct kv_bytes *q, const struct kv_object *o)
 {
 	struct kv_publish_ent e;
 
-	ent_fill(&e, o);
+	ent_fill(s->node, &e, o);
 	if (q->len >= PENDING_BYTES_MAX ||
 	    kv_bytes_append(q, &e, sizeof(e)) < 0)
 		s->is_broken = true;
@@ -126,6 +127,8 @@ frame_answered(struct kv_call *call, int status, const struct kv_msg *msg)
 		kv_session_lost(s, "no good answer to PUBLISH");
 	else
 		kv_loop_defer(s->node->loop, &s->turn);
+	if (f->is_sync && s->state == KV_SESSION_LIVE)
+		kv_session_told(s);
 	free(f);
 }
 
@@ -223,7 +226,7 @@ sync_visit(void *arg, struct kv_object *o)
 	struct kv_session *s = arg;
 	struct kv_publish_ent e;
 
-	ent_fill(&e, o);
+	ent_fill(s->node, &e, o);
 	if (kv_bytes_append(&s->scan, &e, sizeof(e)) < 0)
 		s->is_broken = true;
 }

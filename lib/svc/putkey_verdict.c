@@ -35,18 +35,17 @@ id_is(const struct kv_put_id *id, uint64_t random, uint32_t version)
 
 /* Does the other copy stand above the one here? (struct kv_check_ent) */
 static bool
-is_beaten(const struct kv_object *o, const struct kv_check_ent *e)
+is_beaten(const struct kv_node *node, const struct kv_object *o,
+	  const struct kv_check_ent *e)
 {
-	bool rival_is_shown = e->flags & KV_CHECK_SHOWN;
-	bool is_shown = !(o->flags & KV_OBJ_HIDDEN);
+	bool rival_is_shown = e->flags & KV_PUBLISH_SHOWN;
+	bool is_shown = kv_session_vouches(node, o);
 	uint32_t version = kv_get32(e->rival.version);
 
 	if (version != o->id_version)
 		return version > o->id_version;
 	if (is_shown != rival_is_shown)
 		return rival_is_shown;
-	if (is_shown && e->flags & KV_CHECK_FIRST)
-		return false;
 	return kv_get64(e->rival.random) < o->id_random;
 }
 
@@ -72,7 +71,7 @@ kv_putkey_keeps(struct kv_node *node, const struct kv_check_ent *e)
 
 	if (!o || !id_is(&e->put_id, o->id_random, o->id_version))
 		return false;
-	if (!is_beaten(o, e))
+	if (!is_beaten(node, o, e))
 		return true;
 	copy_lose(node, o);
 	return false;

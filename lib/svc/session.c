@@ -75,6 +75,7 @@ session_close(struct kv_session *s, const char *why)
 	if (was_live) {
 		kv_nodegen_settle(s->node);
 		kv_stats_add(&s->node->stats, KV_STAT_SESSIONS_LOST, 1);
+		s->node->was_alone |= kv_node_sessions(s->node) == 0;
 		kv_heartbeat_hold(s);
 	}
 }
@@ -478,6 +479,7 @@ kv_session_open_all(struct kv_node *node)
 	struct kv_session *s;
 	int rc;
 
+	node->was_alone = true;
 	for (; node->n_sessions < KV_MASTERS_MAX; node->n_sessions++) {
 		if (!node->o.masters[node->n_sessions])
 			break;
@@ -540,6 +542,27 @@ bool
 kv_session_is_live(const struct kv_node *node, unsigned session)
 {
 	return node->sessions[session]->state == KV_SESSION_LIVE;
+}
+
+void
+kv_session_told(struct kv_session *s)
+{
+	struct kv_node *node = s->node;
+	unsigned i;
+
+	for (i = 0; i < node->n_sessions; i++) {
+		s = node->sessions[i];
+		if (s->state == KV_SESSION_LIVE &&
+		    (s->is_syncing || s->sync_frames > 0))
+			return;
+	}
+	node->was_alone = false;
+}
+
+bool
+kv_session_vouches(const struct kv_node *node, const struct kv_object *o)
+{
+	return !node->was_alone && !(o->flags & KV_OBJ_HIDDEN);
 }
 
 unsigned

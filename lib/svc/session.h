@@ -91,6 +91,8 @@ void *kv_session_begin(struct kv_session *s, struct kv_call *call,
 /* Drops it, and tries again later. Not from within a call of kv_session_publish
  * or kv_session_withdraw. */
 void kv_session_lost(struct kv_session *s, const char *why);
+/* Part of the index was published, and its verdicts have come. */
+void kv_session_told(struct kv_session *s);
 
 /* The next heartbeat, unless the last one is not answered yet. */
 void kv_heartbeat_send(struct kv_session *s);

@@ -219,7 +219,6 @@ static bool
 check_send(struct check *ck)
 {
 	struct kv_member *owner = ck->owner;
-	unsigned first = kv_peermasters_is_alone(owner->m) ? KV_CHECK_FIRST : 0;
 	struct kv_check_ent *e;
 	struct kv_check *body;
 	struct open *o;
@@ -240,8 +239,7 @@ check_send(struct check *ck)
 			.hash = kv_key_hash_build(o->hash),
 			.put_id = id_build(o->rival),
 			.rival = id_build(o->id),
-			.flags = (uint8_t)((o->is_shown ? KV_CHECK_SHOWN : 0) |
-					   first),
+			.flags = o->is_shown ? KV_PUBLISH_SHOWN : 0,
 		};
 	kv_rpc_end(&owner->rpc);
 	kv_master_count(owner->m, KV_MASTERSTAT_CHECKS, ck->n);

@@ -211,7 +211,7 @@ struct kv_publish {
 };
 
 enum {
-	KV_PUBLISH_SHOWN = 1, /* it is read already */
+	KV_PUBLISH_SHOWN = 1, /* it is read, and masters know of it */
 };
 
 struct kv_publish_ent {
@@ -255,20 +255,13 @@ struct kv_check {
 
 /* Has the node this copy, and does it keep it against another one? It lets it
  * go for a better one: of a higher version; of the same, one that is read
- * already, unless its own is; else one with a lower random number, unless the
- * first one stays. */
+ * already, unless its own is; else one with a lower random number. */
 struct kv_check_ent {
 	struct kv_id hash;
 	struct kv_put_id put_id;
 	struct kv_put_id rival;
-	uint8_t flags; /* KV_CHECK_* */
+	uint8_t flags; /* of the other one, as in PUBLISH */
 	uint8_t zero[7];
-};
-
-enum {
-	KV_CHECK_SHOWN = 1, /* the other one is, as in PUBLISH */
-	KV_CHECK_FIRST = 2, /* no other master has a say: of two that are read
-			     * the node's own stays, which came first */
 };
 
 struct kv_check_r {

@@ -24,29 +24,46 @@ removed_unheard()
 	exits 75 "$*: an owner cannot be told" kvrm $M "$@"
 }
 
-removed_unheard key key
-ok 'a put after that' kvput $M key small
-thaw c
-sleep 2
-ok 'is found' kvget $M -o got key
-ok 'with its value' cmp -s got small
+beside_a_silent_owner()
+{
+	removed_unheard key key
+	ok 'a put after that' kvput $M key small
+	thaw c
+	sleep 2
+	ok 'is found' kvget $M -o got key
+	ok 'with its value' cmp -s got small
 
-# Here the directory cannot know whether the owner still has it.
-removed_unheard pattern --regex '^pat'
-ok 'a put after that' kvput $M pattern small
-thaw c
-sleep 2
-ok 'is found' kvget $M -o got pattern
-ok 'with its value' cmp -s got small
+	# Here the directory cannot know whether the owner still has it.
+	removed_unheard pattern --regex '^pat'
+	ok 'a put after that' kvput $M pattern small
+	thaw c
+	sleep 2
+	ok 'is found' kvget $M -o got pattern
+	ok 'with its value' cmp -s got small
 
-# While it is silent its value is neither there nor lost.
-kvput $M --prefer "$(addr c)" held large
-freeze c
-ok 'a put beside a silent owner' kvput $M held small
-thaw c
-sleep 2
-ok 'is found' kvget $M -o got held
-ok 'with its value' cmp -s got small
+	# While it is silent its value is neither there nor lost.
+	kvput $M --prefer "$(addr c)" held large
+	freeze c
+	ok 'a put beside a silent owner' kvput $M held small
+	thaw c
+	sleep 2
+	ok 'is found' kvget $M -o got held
+	ok 'with its value' cmp -s got small
+}
+
+beside_a_silent_owner
+wait_nodes 3
+end_all
+
+# The same with two masters, neither of which hears of it.
+MASTERS=
+start_master first
+start_master second
+for node in a b c; do
+	start_client $node
+done
+wait_nodes 3
+beside_a_silent_owner
 wait_nodes 3
 end_all
 done_testing

@@ -559,13 +559,10 @@ static const struct rival {
 } rivals[] = {
 	{ 5, 78, 0, true, true },
 	{ 5, 76, 0, false, true },
-	{ 5, 78, KV_CHECK_SHOWN, false, true },
-	{ 5, 76, KV_CHECK_SHOWN, false, false },
-	{ 4, 76, KV_CHECK_SHOWN, true, true },
+	{ 5, 78, KV_PUBLISH_SHOWN, false, true },
+	{ 5, 76, KV_PUBLISH_SHOWN, false, false },
+	{ 4, 76, KV_PUBLISH_SHOWN, true, true },
 	{ 6, 78, 0, false, false },
-	{ 5, 76, KV_CHECK_SHOWN | KV_CHECK_FIRST, false, true },
-	{ 5, 76, KV_CHECK_FIRST, false, true },
-	{ 6, 78, KV_CHECK_SHOWN | KV_CHECK_FIRST, false, false },
 };
 
 static void
@@ -637,6 +634,63 @@ a_hidden_copy_gives_way_to_better_ones(void **state)
 		assert_int_equal(simnode_master_has(&sim, 1, key),
 				 v->hidden_keeps);
 	}
+	simreq_close(&r);
+}
+
+/* Is the one key that the master was told of said to be shown? */
+static bool
+is_vouched(unsigned master)
+{
+	const struct simmaster *m = &sim.masters[master];
+
+	assert_int_equal(m->n_held, 1);
+	return m->held[0].flags & KV_PUBLISH_SHOWN;
+}
+
+/* Others may have put its keys meanwhile, with success. */
+static void
+a_node_that_was_alone_vouches_for_nothing(void **state)
+{
+	struct simput item = { "k", 3, "abc" };
+	struct simput_opts opts = { .random = 77, .version = 5 };
+	struct simreq r;
+
+	(void)state;
+	join(0);
+	simreq_open_tcp(&r, &sim);
+	simreq_put(&r, &item, 1, &opts);
+	simnode_run(&sim, 5);
+	/* To one that comes later it does. */
+	join(1);
+	assert_true(is_vouched(1));
+	simnode_master_down(&sim, 0);
+	simnode_master_up(&sim, 0);
+	simnode_run(&sim, 300);
+	assert_true(is_vouched(0));
+	simnode_master_down(&sim, 0);
+	simnode_master_down(&sim, 1);
+	simnode_run(&sim, 300);
+	sim.masters[0].by_hand = true;
+	simnode_master_up(&sim, 0);
+	simnode_run(&sim, 300);
+	/* All is told, but not answered. */
+	assert_int_equal(check(0, "k", put_id(77, 5), put_id(78, 5), 0), 1);
+	simnode_master_verdict(&sim, 0, KV_VERDICT_STAYS);
+	simnode_run(&sim, 5);
+	assert_false(is_vouched(0));
+	assert_int_equal(
+		check(0, "k", put_id(77, 5), put_id(78, 5), KV_PUBLISH_SHOWN),
+		1);
+	sim.masters[0].by_hand = false;
+	simnode_master_down(&sim, 0);
+	simnode_run(&sim, 300);
+	sim.masters[0].by_hand = true;
+	simnode_master_up(&sim, 0);
+	simnode_run(&sim, 300);
+	assert_int_equal(
+		check(0, "k", put_id(77, 5), put_id(78, 5), KV_PUBLISH_SHOWN),
+		0);
+	assert_int_equal(simreq_get_one(&r, "k", NULL, NULL), KV_EMISS);
 	simreq_close(&r);
 }
 
@@ -851,6 +905,7 @@ main(void)
 		WITH(setup_two, a_shown_copy_goes_when_a_master_says_so),
 		WITH(setup, a_shown_copy_is_kept_against_worse_ones),
 		WITH(setup_two, a_hidden_copy_gives_way_to_better_ones),
+		WITH(setup_two, a_node_that_was_alone_vouches_for_nothing),
 		WITH(setup_two, what_others_know_is_told),
 		WITH(setup_two, a_bad_answer_to_a_heartbeat_ends_the_session),
 		WITH(setup_two, a_master_that_only_talks_is_silent),
