@@ -78,6 +78,7 @@ job_run(struct kv_intake *j, size_t end)
 		if (j->next >= j->added) {
 			kv_verdict_cancel(mb, ent_hash(e), ent_id(e));
 			kv_member_forget(mb, ent_hash(e), ent_id(e));
+			kv_verdict_gone(mb->m, ent_hash(e));
 			continue;
 		}
 		verdict = kv_verdict_add(mb, ent_hash(e), ent_id(e),

@@ -366,6 +366,9 @@ int kv_verdict_add(struct kv_member *mb, struct kv_hash h, struct kv_dir_id id,
 /* It has it no more: nothing is to be decided. */
 void kv_verdict_cancel(struct kv_member *mb, struct kv_hash h,
 		       struct kv_dir_id id);
+/* A copy of that key is gone: if it was the last one, somebody whose verdict
+ * was open need not wait for it. */
+void kv_verdict_gone(struct kv_master *m, struct kv_hash h);
 /* Its session ended: what it was to confirm is not confirmed. */
 void kv_verdict_lost(struct kv_member *mb);
 void kv_verdict_flush(struct kv_defer *d);

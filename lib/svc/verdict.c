@@ -479,6 +479,41 @@ kv_verdict_cancel(struct kv_member *mb, struct kv_hash h, struct kv_dir_id id)
 	}
 }
 
+/* Of those that wait for this key, one that may have been read already. */
+static struct open *
+open_find(struct kv_master *m, struct kv_hash h)
+{
+	struct kv_htab_node *n = kv_htab_first(&m->opens, h.lo);
+	struct open *o, *found = NULL;
+
+	for (; n; n = kv_htab_next(&m->opens, n)) {
+		o = KV_CONTAINER_OF(n, struct open, node);
+		if (kv_key_hash_is_equal(o->hash, h) && !is_idle(m, o) &&
+		    (!found || o->is_shown))
+			found = o;
+	}
+	return found;
+}
+
+void
+kv_verdict_gone(struct kv_master *m, struct kv_hash h)
+{
+	struct kv_dir_view view;
+	struct kv_member *mb;
+	struct open *o;
+
+	if (kv_htab_count(&m->opens) == 0 || kv_dir_find(m->dir, h, &view))
+		return;
+	o = open_find(m, h);
+	if (!o)
+		return;
+	mb = m->members[o->slot];
+	if (decide(mb, h, o->id, &view) != KV_VERDICT_STAYS)
+		return;
+	tell(mb, h, o->id, KV_VERDICT_STAYS);
+	o->claimant = 0; /* the answer to its CHECK is still to come */
+}
+
 void
 kv_verdict_lost(struct kv_member *mb)
 {

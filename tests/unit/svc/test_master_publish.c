@@ -469,6 +469,28 @@ a_claimant_that_lets_go_claims_no_more(void **state)
 	assert_int_equal(rig_owners(&req, 1), A);
 }
 
+/* What was there a moment ago is never missed for lack of an answer. */
+static void
+a_claimant_takes_the_place_of_what_is_gone(void **state)
+{
+	struct kv_publish_ent e = rig_ent(1, 30, 0);
+
+	(void)state;
+	rig_put(&a, 1, 10, 0);
+	assert_int_equal(rig_put(&b, 1, 20, 0), OPEN);
+	e.flags = KV_PUBLISH_SHOWN;
+	wireframe_free(rig_publish(&c, 0, &e, 1, 0));
+	rig_gone(&a, 1, 10);
+	assert_int_equal(rig_owners(&req, 1), C);
+	assert_int_equal(rig_decided(&c, 1, 30), STAYS);
+	rig_confirm(&a, false);
+	/* The other one is judged anew. */
+	rig_confirm(&c, true);
+	assert_int_equal(rig_decided(&b, 1, 20), GOES);
+	assert_int_equal(rig_owners(&req, 1), C);
+	assert_int_equal(rig_decides(&c), 0);
+}
+
 static void
 a_claimant_that_is_lost_claims_no_more(void **state)
 {
@@ -551,6 +573,7 @@ main(void)
 		THREE(an_owner_without_session_is_not_asked),
 		THREE(a_bad_answer_to_check_is_none),
 		THREE(a_claimant_that_lets_go_claims_no_more),
+		THREE(a_claimant_takes_the_place_of_what_is_gone),
 		THREE(a_claimant_that_is_lost_claims_no_more),
 		THREE(leaving_is_at_once),
 		THREE(leaving_decides_what_it_was_asked),
