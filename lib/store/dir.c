@@ -22,9 +22,9 @@ enum {
 	FILL_MIN_HALVES = 5,
 	/* Homes that a change moves: so many that the fill hardly changes until
 	 * all have moved, and so few that the 1,000 adds of a frame touch the
-	 * successor in one or two huge pages that are new: each takes 0.3 ms,
+	 * successor in one huge page at most that is new: it takes 0.3 ms, or
 	 * on a virtual machine, whose host has to find it, 4 ms. */
-	MOVES = 4,
+	MOVES = 2,
 	/* The same to a smaller one, which must keep up with the deletions. */
 	MOVES_DOWN = 8,
 	EXIST_AHEAD = 24, /* keys: enough for the latency of memory */
