@@ -5,7 +5,7 @@
 . "$(dirname "$0")/../lib/tap.sh"
 . "$(dirname "$0")/../lib/cluster.sh"
 
-require python3
+require_terminals
 start_master m
 start_client a
 wait_nodes 1

@@ -5,7 +5,7 @@
 . "$(dirname "$0")/../lib/tap.sh"
 . "$(dirname "$0")/../lib/cluster.sh"
 
-require python3
+require_terminals
 cd "$T" || exit 70
 
 exits 69 'without a pool' timeout 20 kvdiag --socket= \

@@ -18,8 +18,9 @@
 # What the command of ok, not_ok and exits wrote is left in $T/out and $T/err.
 # A script says `plan N` first or `done_testing` last; without either, prove
 # fails it. `skip_all REASON` ends it, `require PROGRAM...` does so when one
-# is absent. `at_exit COMMAND` adds a command that runs at the end, however
-# the end comes; the one added last runs first.
+# is absent, `require_terminals` when none can be made. `at_exit COMMAND` adds a
+# command that runs at the end, however the end comes; the one added last runs
+# first.
 
 tap_count=0
 tap_failed=0
@@ -86,6 +87,13 @@ require()
 		command -v "$tap_program" >/dev/null 2>&1 ||
 			skip_all "$tap_program is not installed"
 	done
+}
+
+require_terminals()
+{
+	require python3
+	python3 -c 'import pty; pty.openpty()' 2>/dev/null ||
+		skip_all 'there are no terminals here'
 }
 
 pass()

@@ -107,7 +107,8 @@ test_watched(void **state)
 	assert_int_equal(n[1], b.len);
 
 	n[0] = 0;
-	assert_int_equal(openpty(&keyboard, &tty, NULL, NULL, NULL), 0);
+	if (openpty(&keyboard, &tty, NULL, NULL, NULL) < 0)
+		skip();
 	assert_int_equal(ttyname_r(tty, name, sizeof(name)), 0);
 	assert_int_equal(write(keyboard, "typed\n\4", 7), 7);
 	kv_bytes_reset(&b);

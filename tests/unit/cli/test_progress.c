@@ -176,5 +176,13 @@ main(void)
 		cmocka_unit_test(test_terminal_that_goes_away),
 	};
 
+	int screen_fd, tty;
+
+	if (openpty(&screen_fd, &tty, NULL, NULL, NULL) < 0) {
+		puts("1..0 # SKIP there are no terminals here");
+		return 0;
+	}
+	close(screen_fd);
+	close(tty);
 	return cmocka_run_group_tests_name("cli/progress", tests, NULL, NULL);
 }
