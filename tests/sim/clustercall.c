@@ -1,9 +1,11 @@
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
 #include "clustercore.h"
+#include "svc/ask.h"
 #include "svc/getop.h"
 #include "svc/putop.h"
 #include "svc/survey.h"
@@ -17,7 +19,9 @@
 struct attempt {
 	uint64_t tag;
 	uint64_t size;
-	bool is_refused; /* exists, no space, invalid: it never was */
+	uint64_t stored;  /* when that was said; 0: never */
+	uint64_t removed; /* with all others; 0: never */
+	bool is_refused;  /* exists, no space, invalid: it never was */
 };
 
 struct sim_key {
@@ -32,6 +36,7 @@ enum call_kind {
 	CALL_PUT,
 	CALL_GET,
 	CALL_EXIST,
+	CALL_REMOVE, /* all */
 };
 
 struct sim_call {
@@ -54,6 +59,7 @@ struct sim_call {
 	struct kv_putop putop;
 	struct kv_getop getop;
 	struct kv_survey survey;
+	struct kv_ask ask;
 };
 
 /* ---- the model ---- */
@@ -219,6 +225,8 @@ put_judge(struct cluster *cl, struct sim_call *call, unsigned i)
 		if (it->replicas == 0)
 			cluster_forbid(cl, "a put of %s succeeded nowhere",
 				       call->name[i]);
+		if (a)
+			a->stored = cl->clock.ns;
 		value_is_seen(call, i, call->tag[i]);
 		break;
 	case KV_EEXISTS:
@@ -295,6 +303,9 @@ get_judge_hit(struct cluster *cl, struct sim_call *call, unsigned i)
 	if (a->is_refused)
 		cluster_forbid(cl, "get of %s gave a value that was refused",
 			       call->name[i]);
+	if (a->removed && a->removed <= call->started)
+		cluster_forbid(cl, "get of %s gave a value that was removed",
+			       call->name[i]);
 	if (it->size_total != it->len)
 		cluster_forbid(cl, "get of %s gave a part", call->name[i]);
 	value_is_seen(call, i, a->tag);
@@ -365,6 +376,82 @@ exist_ended(struct kv_survey *s, int status)
 				       call->name[i], kv_status_text(status));
 	}
 	call_ended(call);
+}
+
+/* ---- removing all ---- */
+
+/* Nothing need be found, and no verdict counts, of what overlaps with it. */
+static void
+forget_all(struct cluster *cl)
+{
+	unsigned k;
+
+	cl->epoch++;
+	for (k = 0; k < cl->o.keys; k++) {
+		cl->model[k].must = 0;
+		cl->model[k].is_seen = false;
+	}
+}
+
+static int
+remove_build(struct kv_ask *ask, struct kv_conn *c, void *body)
+{
+	const char *tenant = ask->ch->hub->tenant;
+	struct kv_remove *b = body;
+	void *tail;
+
+	b->op = KV_REMOVE_ALL;
+	b->flags = KV_REMOVE_FORCE;
+	b->tenant_len = (uint8_t)strlen(tenant);
+	tail = kv_conn_tail(c, strlen(tenant));
+	if (!tail)
+		return -ENOMEM;
+	memcpy(tail, tenant, strlen(tenant));
+	return 0;
+}
+
+/* What was stored before it began is not to be seen again, whatever happens
+ * from now on. */
+static void
+removed_all(struct cluster *cl, const struct sim_call *call)
+{
+	struct attempt *a;
+	unsigned k, i;
+
+	cl->removals++;
+	for (k = 0; k < cl->o.keys; k++)
+		for (i = 0; i < ATTEMPTS_MAX; i++) {
+			a = &cl->model[k].attempts[i];
+			if (a->stored && a->stored < call->started &&
+			    !a->removed)
+				a->removed = cl->clock.ns;
+		}
+}
+
+static void
+remove_ended(struct kv_ask *ask, int status, const struct kv_msg *msg)
+{
+	struct sim_call *call = KV_CONTAINER_OF(ask, struct sim_call, ask);
+	struct cluster *cl = call->r->cl;
+	const struct kv_remove_r *b = msg ? msg->body : NULL;
+
+	kv_debug("%.6f requester %u: remove all: %s",
+		 (double)cl->clock.ns / 1e9, call->r->i,
+		 kv_status_text(status));
+	if (b && b->status == KV_OK && kv_get32(b->away) == 0 &&
+	    is_promised(call) && !call->is_split && !cl->is_split)
+		removed_all(cl, call);
+	forget_all(cl);
+	call_ended(call);
+}
+
+/* It goes on where it was asked for, for nobody knows how long. */
+static void
+remove_abort(struct sim_requester *r)
+{
+	kv_ask_cancel(&r->call->ask);
+	cluster_lost(r->cl);
+	call_free(kv_steal_ptr(&r->call));
 }
 
 static void
@@ -454,7 +541,7 @@ call_start(struct cluster *cl, struct sim_requester *r, struct sim_call *call)
 			put_prepare(cl, call, i);
 		else if (call->kind == CALL_GET)
 			get_prepare(cl, call, i);
-		else
+		else if (call->kind == CALL_EXIST)
 			call->exists[i].hash =
 				kv_key_hash(r->hub.key_seed, call->name[i],
 					    strlen(call->name[i]));
@@ -491,6 +578,18 @@ call_start(struct cluster *cl, struct sim_requester *r, struct sim_call *call)
 		};
 		kv_survey_start(r->ch, &call->survey);
 		break;
+	case CALL_REMOVE:
+		forget_all(cl);
+		call->epoch = cl->epoch;
+		call->ask = (struct kv_ask){
+			.type = KV_MSG_REMOVE,
+			.deadline = deadline,
+			.try_ns = 4 * KV_NS_PER_S,
+			.build = remove_build,
+			.fn = remove_ended,
+		};
+		kv_ask_start(r->ch, &call->ask);
+		break;
 	}
 }
 
@@ -501,10 +600,16 @@ cluster_work(struct cluster *cl)
 		&cl->requesters[kv_rng_below(&cl->rng, cl->o.requesters)];
 	static const enum call_kind mix[] = { CALL_PUT, CALL_PUT, CALL_GET,
 					      CALL_GET, CALL_GET, CALL_EXIST };
+	enum call_kind kind;
 
 	if (r->call)
 		return;
-	call_start(cl, r, call_new(cl, r, mix[kv_rng_below(&cl->rng, 6)]));
+	kind = mix[kv_rng_below(&cl->rng, 6)];
+	/* With several masters one that stood still may end its removal long
+	 * after another one has. */
+	if (cl->o.masters == 1 && kv_rng_below(&cl->rng, 100) == 0)
+		kind = CALL_REMOVE;
+	call_start(cl, r, call_new(cl, r, kind));
 }
 
 void
@@ -514,6 +619,8 @@ cluster_call_abort(struct sim_requester *r)
 		kv_putop_abort(&r->call->putop, -KV_ECLOSED);
 	else if (r->call->kind == CALL_GET)
 		kv_getop_abort(&r->call->getop, -KV_ECLOSED);
+	else if (r->call->kind == CALL_REMOVE)
+		remove_abort(r);
 	else
 		call_free(kv_steal_ptr(&r->call));
 }

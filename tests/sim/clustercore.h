@@ -74,7 +74,7 @@ struct cluster {
 	bool is_split;        /* but there may be two values of a key */
 	unsigned epoch;       /* what was before the last loss counts no more */
 	uint64_t patience_ns; /* in which calls end while it is */
-	uint64_t hits, puts;
+	uint64_t hits, puts, removals;
 };
 
 /* Ends the program, with the seed and the time. */
