@@ -86,11 +86,12 @@ store_get(struct kv_pending *p, struct kv_id id, struct kv_id boot)
 static void
 store_lose(struct kv_pending *p, const struct kv_pending_store *except)
 {
-	struct kv_pending_store *s;
+	struct kv_pending_store *s =
+		KV_LIST_FIRST(&p->stores, struct kv_pending_store, link);
 
-	KV_LIST_FOREACH(s, &p->stores, link)
-		if (s != except)
-			break;
+	if (s == except)
+		s = KV_CONTAINER_OF(s->link.next, struct kv_pending_store,
+				    link);
 	store_free(p, s);
 	p->n_lost++;
 }
