@@ -86,13 +86,11 @@ store_get(struct kv_pending *p, struct kv_id id, struct kv_id boot)
 static void
 store_lose(struct kv_pending *p, const struct kv_pending_store *except)
 {
-	struct kv_pending_store *s =
-		KV_LIST_FIRST(&p->stores, struct kv_pending_store, link);
+	struct kv_list *at = p->stores.next;
 
-	if (s == except)
-		s = KV_CONTAINER_OF(s->link.next, struct kv_pending_store,
-				    link);
-	store_free(p, s);
+	if (except && at == &except->link)
+		at = at->next;
+	store_free(p, KV_CONTAINER_OF(at, struct kv_pending_store, link));
 	p->n_lost++;
 }
 
