@@ -75,6 +75,7 @@ while [ "$(date +%s)" -lt $end ]; do
 		sleep 0.$rnd
 		again $master
 		try_for 10 whole || fail "$master is found again"
+		sleep 1 # so long may requesters take to look for it again
 	done
 done
 loaded killed
