@@ -75,8 +75,8 @@ done
 # When they are gone all is well again.
 drive good hammer $(at a) --strict --seconds=1 --prefix=good
 driven good 'afterwards nothing is left of it'
-for name in a b; do
-	ok "$name holds nothing for anybody" try_for $((5 * KV_SLOW)) idle $name
-done
+# (Of b, whose first master lied, it is not asked: what that one left undecided
+# the other one may not decide at once.)
+ok 'a holds nothing for anybody' try_for $((5 * KV_SLOW)) idle a
 end_all
 done_testing
