@@ -72,8 +72,8 @@ for name in node1 node2 master; do
 	diag "$(cat "$T/$name.json")"
 done
 
-# When they are gone all is well again; so is b, whose first master lied and left
-# things undecided.
+# When they are gone all is well again. Not so for b, whose first master lied: it
+# may be left with keys that nobody decides, and would hold up those of a.
 end b
 is "$end_status" 0 'b ends well'
 drive good hammer $(at a) --strict --seconds=1 --prefix=good
