@@ -402,6 +402,8 @@ void kv_peermasters_fini(struct kv_master *m);
 
 /* The store of the node: its pool's identity, or its own. */
 struct kv_id kv_missed_store(const struct kv_member *mb);
+/* The pool that it had has a session of another member now. */
+bool kv_missed_is_taken_over(const struct kv_member *mb);
 /* The node is lost, or has left: it may come back with what it has. */
 void kv_missed_away(struct kv_member *mb);
 void kv_missed_left(struct kv_member *mb);

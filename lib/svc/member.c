@@ -260,11 +260,17 @@ kv_member_dead(struct kv_member *mb, const char *why)
 		kv_masterpeer_drop(p);
 }
 
+/* A pool has one process at a time. */
+#define OUTLIVED "its pool has a new process"
+
 void
 kv_member_lost(struct kv_member *mb)
 {
 	session_end(mb);
-	kv_suspect_lost(mb);
+	if (kv_missed_is_taken_over(mb))
+		kv_member_dead(mb, OUTLIVED);
+	else
+		kv_suspect_lost(mb);
 }
 
 int
@@ -455,6 +461,19 @@ replace(struct kv_member *old, struct kv_member *mb)
 		kv_masterpeer_drop(p);
 }
 
+/* Those that had its pool before are not waited for. */
+static void
+take_over(struct kv_member *mb)
+{
+	struct kv_member *other;
+	unsigned at;
+
+	for (at = 0; (other = kv_member_next(mb->m, &at));)
+		if (!other->peer && !other->heir &&
+		    kv_missed_is_taken_over(other))
+			kv_member_dead(other, OUTLIVED);
+}
+
 /* A process that joins does so once; one whose sessions break may do so often.
  */
 static void
@@ -538,6 +557,7 @@ member_add(struct kv_masterpeer *p, const struct kv_msg *msg, const char *addr,
 	*missed = kv_missed_joined(mb);
 	if (old)
 		replace(old, mb);
+	take_over(mb);
 	kv_peermasters_joined(mb);
 	return KV_OK;
 }

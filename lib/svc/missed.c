@@ -46,6 +46,12 @@ is_here(const struct kv_member *mb)
 	return false;
 }
 
+bool
+kv_missed_is_taken_over(const struct kv_member *mb)
+{
+	return !kv_id_is_zero(mb->pool) && is_here(mb);
+}
+
 void
 kv_missed_away(struct kv_member *mb)
 {

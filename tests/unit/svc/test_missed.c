@@ -186,6 +186,34 @@ a_pool_comes_back(void **state)
 	assert_int_equal(removed(NULL), 0);
 }
 
+/* Nobody knows that its last process is dead but by the new one. */
+static void
+a_pool_has_one_process(void **state)
+{
+	static struct rignode again, third;
+
+	(void)state;
+	a.pool = (struct kv_id){ { 99 } };
+	join_again(&a);
+	rig_close(&a.p);
+	a.beats = false;
+	rig_ms(50);
+	assert_int_equal(rig_state(&req, &a), KV_NODE_JOINING);
+	rig_node(&again, "10.0.0.2", 54, 5);
+	again.pool = a.pool;
+	assert_int_equal(rig_join(&again, NULL), 0);
+	assert_int_equal(rig_state(&req, &a), 0);
+	/* The same, when the new one is heard of first. */
+	rig_node(&third, "10.0.0.2", 55, 6);
+	third.pool = a.pool;
+	assert_int_equal(rig_join(&third, NULL), 0);
+	assert_int_equal(rig_state(&req, &again), KV_NODE_JOINING);
+	rig_close(&again.p);
+	rig_ms(1);
+	assert_int_equal(rig_state(&req, &again), 0);
+	assert_int_equal(rig_state(&req, &third), KV_NODE_JOINING);
+}
+
 static void
 one_that_left(void **state)
 {
@@ -406,6 +434,7 @@ main(void)
 		TEST(told_when_it_is_back),
 		TEST(nobody_waits_for_the_dead),
 		TEST(a_pool_comes_back),
+		TEST(a_pool_has_one_process),
 		TEST(one_that_left),
 		TEST(told_by_the_next_heartbeat),
 		TEST(the_old_session_does_not_count),
