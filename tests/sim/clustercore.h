@@ -2,8 +2,8 @@
 #define KV_SIM_CLUSTERCORE_H
 
 /* The inside of a cluster: cluster.c has its processes, clustercall.c what they
- * are asked and the model, clusterfault.c what befalls them, clusteragree.c
- * compares what they see. */
+ * are asked, clustermodel.c the model, clusterfault.c what befalls them,
+ * clusteragree.c compares what they see. */
 
 #include "base/attr.h"
 #include "base/clock.h"

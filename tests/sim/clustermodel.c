@@ -1,0 +1,313 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "clustercall.h"
+
+#define ATTEMPTS_MAX 1024 /* of one key that are remembered */
+
+/* One attempt to put a key; the model's memory. */
+struct attempt {
+	uint64_t tag;
+	uint64_t size;
+	uint64_t stored;  /* when that was said; 0: never */
+	uint64_t removed; /* with all others; 0: never */
+	bool is_refused;  /* exists, no space, invalid: it never was */
+};
+
+struct sim_key {
+	struct attempt attempts[ATTEMPTS_MAX];
+	unsigned n;    /* in all; the last ATTEMPTS_MAX are kept */
+	uint64_t must; /* tag that every get has to find; 0: none */
+	bool is_seen;  /* there is a value, whichever */
+	unsigned puts; /* under way */
+};
+
+void
+cluster_value_write(char *p, uint64_t tag, uint64_t size)
+{
+	struct kv_rng r;
+	uint64_t n = size < sizeof(tag) ? size : sizeof(tag);
+
+	memcpy(p, &tag, n);
+	kv_rng_seed(&r, tag);
+	kv_rng_bytes(&r, p + n, size - n);
+}
+
+static bool
+value_is(const char *p, uint64_t tag, uint64_t size, char *scratch)
+{
+	cluster_value_write(scratch, tag, size);
+	return memcmp(p, scratch, size) == 0;
+}
+
+static struct attempt *
+attempt_find(struct cluster *cl, unsigned key, uint64_t tag)
+{
+	struct sim_key *m = &cl->model[key];
+	unsigned i, n = m->n < ATTEMPTS_MAX ? m->n : ATTEMPTS_MAX;
+
+	for (i = 0; i < n; i++)
+		if (m->attempts[i].tag == tag)
+			return &m->attempts[i];
+	return NULL;
+}
+
+struct sim_key *
+cluster_keys_new(unsigned n)
+{
+	return calloc(n, sizeof(struct sim_key));
+}
+
+void
+cluster_lost(struct cluster *cl)
+{
+	cl->is_quiet = false;
+	cluster_model_forget(cl);
+}
+
+void
+cluster_split(struct cluster *cl)
+{
+	struct sim_key *m;
+
+	cl->is_split = true;
+	for (m = cl->model; m < cl->model + cl->o.keys; m++) {
+		m->is_seen |= m->must != 0;
+		m->must = 0;
+	}
+}
+
+bool
+cluster_is_promised(const struct sim_call *call)
+{
+	const struct cluster *cl = call->r->cl;
+
+	return cl->is_quiet && call->epoch == cl->epoch;
+}
+
+bool
+cluster_is_well(const struct sim_call *call)
+{
+	return cluster_is_promised(call) && !call->is_parted &&
+	       !call->r->is_parted && call->r->is_alive;
+}
+
+void
+cluster_model_ask(struct sim_call *call)
+{
+	const struct sim_key *m;
+	unsigned i;
+
+	for (i = 0; i < call->n; i++) {
+		m = &call->r->cl->model[call->key[i]];
+		call->must[i] = m->must;
+		call->is_seen[i] = m->is_seen;
+	}
+}
+
+void
+cluster_model_put(struct sim_call *call, unsigned i, uint64_t size)
+{
+	struct sim_key *m = &call->r->cl->model[call->key[i]];
+
+	m->attempts[m->n++ % ATTEMPTS_MAX] =
+		(struct attempt){ .tag = call->tag[i], .size = size };
+	m->puts++;
+}
+
+/* The key has this value, and keeps it. */
+static void
+value_is_seen(struct sim_call *call, unsigned i, uint64_t tag)
+{
+	struct cluster *cl = call->r->cl;
+	struct sim_key *m = &cl->model[call->key[i]];
+
+	if (!cluster_is_promised(call))
+		return;
+	if (m->must == 0 && !cl->is_split && !call->is_split)
+		m->must = tag;
+	else if (m->must != 0 && m->must != tag)
+		cluster_forbid(cl, "%s had value %llu, and has %llu",
+			       call->name[i], (unsigned long long)m->must,
+			       (unsigned long long)tag);
+	m->is_seen = true;
+}
+
+void
+cluster_judge_put(struct sim_call *call, unsigned i)
+{
+	struct cluster *cl = call->r->cl;
+	struct kv_put_item *it = &call->puts[i];
+	struct attempt *a = attempt_find(cl, call->key[i], call->tag[i]);
+
+	cl->model[call->key[i]].puts--;
+	kv_debug("%.6f requester %u: put %s tag %llu: %s, %u copies",
+		 (double)cl->clock.ns / 1e9, call->r->i, call->name[i],
+		 (unsigned long long)call->tag[i], kv_status_text(it->status),
+		 it->replicas);
+	switch (-it->status) {
+	case KV_OK:
+		cl->puts++;
+		if (it->replicas == 0)
+			cluster_forbid(cl, "a put of %s succeeded nowhere",
+				       call->name[i]);
+		if (a)
+			a->stored = cl->clock.ns;
+		value_is_seen(call, i, call->tag[i]);
+		break;
+	case KV_EEXISTS:
+		/* In bad times another value may have stayed only for as long
+		 * as its owner lived. */
+		if (a)
+			a->is_refused = cluster_is_well(call) &&
+					!call->is_split && !cl->is_split;
+		break;
+	case KV_ENOSPACE:
+	case KV_EINVALID:
+	case KV_ETOOBIG:
+		if (a)
+			a->is_refused = true;
+		break;
+	case KV_ETIMEOUT:
+	case KV_ECLOSED:
+	case KV_EUNREACHABLE:
+	case KV_ECONNLOST:
+	case KV_EBUSY:
+	case KV_EGONE:
+	case KV_ECANCELED:
+		if (cluster_is_well(call))
+			cluster_forbid(cl, "put of %s failed: %s",
+				       call->name[i],
+				       kv_status_text(it->status));
+		break;
+	default:
+		cluster_forbid(cl, "put of %s: %s", call->name[i],
+			       kv_status_text(it->status));
+	}
+}
+
+static void
+get_judge_hit(struct cluster *cl, struct sim_call *call, unsigned i)
+{
+	struct kv_get_item *it = &call->gets[i];
+	struct sim_key *m = &cl->model[call->key[i]];
+	char *scratch = malloc(cl->o.size_max + 16);
+	const struct attempt *a = NULL;
+	unsigned j, n = m->n < ATTEMPTS_MAX ? m->n : ATTEMPTS_MAX;
+
+	assert(scratch);
+	cl->hits++;
+	for (j = 0; j < n && !a; j++)
+		if (m->attempts[j].size == it->len && it->len > 0 &&
+		    value_is(call->bytes[i], m->attempts[j].tag, it->len,
+			     scratch))
+			a = &m->attempts[j];
+	free(scratch);
+	if (it->len == 0) {
+		/* The empty value has no tag. */
+		cl->model[call->key[i]].is_seen |= cluster_is_promised(call);
+		return;
+	}
+	if (!a) {
+		cluster_forbid(cl, "get of %s gave %llu bytes that nobody put",
+			       call->name[i], (unsigned long long)it->len);
+		return;
+	}
+	if (a->is_refused)
+		cluster_forbid(cl, "get of %s gave a value that was refused",
+			       call->name[i]);
+	if (a->removed && a->removed <= call->started)
+		cluster_forbid(cl, "get of %s gave a value that was removed",
+			       call->name[i]);
+	if (it->size_total != it->len)
+		cluster_forbid(cl, "get of %s gave a part", call->name[i]);
+	value_is_seen(call, i, a->tag);
+}
+
+/* What a get may end with when it does not hit. */
+static void
+get_judge_failure(struct cluster *cl, const struct sim_call *call, unsigned i)
+{
+	int status = call->gets[i].status;
+
+	switch (-status) {
+	case KV_EMISS:
+	case KV_EBUSY:
+	case KV_ETIMEOUT:
+	case KV_EUNREACHABLE:
+	case KV_ECONNLOST:
+	case KV_EGONE:
+	case KV_ECLOSED: /* it was killed */
+		break;
+	default:
+		cluster_forbid(cl, "get of %s: %s", call->name[i],
+			       kv_status_text(status));
+	}
+	if ((call->must[i] || call->is_seen[i]) && cluster_is_well(call))
+		cluster_forbid(cl, "get of %s lost it: %s", call->name[i],
+			       kv_status_text(status));
+}
+
+void
+cluster_judge_get(struct sim_call *call, unsigned i)
+{
+	struct cluster *cl = call->r->cl;
+
+	kv_debug("%.6f requester %u: get %s begun %.6f: %s",
+		 (double)cl->clock.ns / 1e9, call->r->i, call->name[i],
+		 (double)call->started / 1e9,
+		 kv_status_text(call->gets[i].status));
+	if (call->gets[i].status == 0)
+		get_judge_hit(cl, call, i);
+	else
+		get_judge_failure(cl, call, i);
+}
+
+void
+cluster_judge_exist(struct sim_call *call, unsigned i, int status)
+{
+	struct cluster *cl = call->r->cl;
+	struct sim_key *m = &cl->model[call->key[i]];
+
+	kv_debug("%.6f requester %u: exist %s begun %.6f: %u",
+		 (double)cl->clock.ns / 1e9, call->r->i, call->name[i],
+		 (double)call->started / 1e9, call->exists[i].exists);
+	/* One that is being put exists, but need not be found yet. */
+	if (call->exists[i].exists)
+		m->is_seen |= cluster_is_promised(call) && m->puts == 0;
+	else if ((call->must[i] || call->is_seen[i]) && cluster_is_well(call))
+		cluster_forbid(cl, "%s is said not to exist (%s)",
+			       call->name[i], kv_status_text(status));
+}
+
+/* ---- removing all ---- */
+
+void
+cluster_model_forget(struct cluster *cl)
+{
+	unsigned k;
+
+	cl->epoch++;
+	for (k = 0; k < cl->o.keys; k++) {
+		cl->model[k].must = 0;
+		cl->model[k].is_seen = false;
+	}
+}
+
+void
+cluster_model_removed(const struct sim_call *call)
+{
+	struct cluster *cl = call->r->cl;
+	struct attempt *a;
+	unsigned k, i;
+
+	cl->removals++;
+	for (k = 0; k < cl->o.keys; k++)
+		for (i = 0; i < ATTEMPTS_MAX; i++) {
+			a = &cl->model[k].attempts[i];
+			if (a->stored && a->stored < call->started &&
+			    !a->removed)
+				a->removed = cl->clock.ns;
+		}
+}
