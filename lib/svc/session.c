@@ -196,7 +196,8 @@ session_beat(struct kv_timer *t)
 	struct kv_session *s = KV_CONTAINER_OF(t, struct kv_session, timer);
 	uint64_t now = kv_loop_now(s->node->loop);
 
-	if (now > VERDICT_NS &&
+	/* What was put before this session began was asked when it began. */
+	if (now > s->live_ns + VERDICT_NS &&
 	    kv_putkey_owes(s->node, s->number, now - VERDICT_NS)) {
 		kv_session_lost(s, "it owes a verdict");
 		return;

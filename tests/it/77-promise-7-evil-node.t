@@ -72,12 +72,12 @@ for name in node1 node2 master; do
 	diag "$(cat "$T/$name.json")"
 done
 
-# When they are gone all is well again. Not so for b, whose first master lied: it
-# may be left with keys that nobody decides, and would hold up those of a.
-end b
-is "$end_status" 0 'b ends well'
+# When they are gone all is well again, for b too, whose first master lied: what
+# was left undecided is decided.
 drive good hammer $(at a) --strict --seconds=1 --prefix=good
 driven good 'afterwards nothing is left of it'
-ok 'a holds nothing for anybody' try_for $((30 * KV_SLOW)) idle a
+for name in a b; do
+	ok "$name holds nothing for anybody" try_for $((5 * KV_SLOW)) idle $name
+done
 end_all
 done_testing

@@ -258,6 +258,37 @@ a_master_that_owes_a_verdict_is_dropped(void **state)
 	simreq_close(&r);
 }
 
+/* It is asked anew, and has the same time for that: however old the put is. */
+static void
+a_new_session_has_time_for_old_puts(void **state)
+{
+	struct simput item = { "k", 3, "abc" };
+	struct simreq r;
+	unsigned joins;
+	uint64_t id;
+
+	(void)state;
+	join(0);
+	join(1);
+	sim.masters[0].verdict = KV_VERDICT_OPEN;
+	simreq_open_tcp(&r, &sim);
+	id = simreq_put(&r, &item, 1,
+			&(struct simput_opts){ .random = 77,
+					       .budget_ms = 60000 });
+	joins = sim.masters[0].joins;
+	simnode_run(&sim, 9000);
+	assert_int_equal(sim.masters[0].joins, joins);
+	simnode_run(&sim, 2000);
+	assert_int_equal(sim.masters[0].joins, ++joins);
+	simnode_run(&sim, 5000);
+	assert_int_equal(sim.masters[0].joins, joins);
+	assert_int_equal(simnode_stat(&sim, "hidden_keys"), 1);
+	simnode_master_decide(&sim, 0, "k", 77, KV_VERDICT_STAYS);
+	simnode_run(&sim, 5);
+	assert_int_equal(simreq_put_status(&r, id, 0), KV_OK);
+	simreq_close(&r);
+}
+
 static void
 a_broken_answer_ends_the_session(void **state)
 {
@@ -892,6 +923,7 @@ main(void)
 		WITH(setup, a_silent_master_is_dropped_after_a_second),
 		WITH(setup, a_cut_master_is_dropped_and_found_again),
 		WITH(setup, a_master_that_owes_a_verdict_is_dropped),
+		WITH(setup_two, a_new_session_has_time_for_old_puts),
 		WITH(setup, a_broken_answer_ends_the_session),
 		WITH(setup,
 		     a_message_that_masters_do_not_send_ends_the_session),
