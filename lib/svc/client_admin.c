@@ -17,6 +17,7 @@
 /* The master passes these on to nodes, which may take their time. */
 #define RELAY_NS   (6 * KV_NS_PER_S)
 #define LIST_LIMIT 4096 /* keys of one page */
+#define LATE_TRIES 4    /* others remove at the same time */
 
 int
 kv_client_check_pattern(const char *pattern, char *err, size_t err_bytes)
@@ -48,7 +49,9 @@ struct remove_question {
 	uint64_t undecided;
 	uint32_t away;
 	bool is_record; /* another master has done it, this one remembers */
-	struct kv_generation generation;
+	bool is_begun;  /* the generation holds */
+	bool is_late;   /* another one came before; its generation is known */
+	struct kv_generation generation; /* KV_REMOVE_ALL: that it begins */
 };
 
 static int
@@ -66,8 +69,7 @@ remove_build(struct kv_ask *ask, struct kv_conn *c, void *body)
 	b->op = (uint8_t)r->op;
 	b->flags = (r->force ? KV_REMOVE_FORCE : 0) |
 		   (r->is_record ? KV_REMOVE_RECORD : 0);
-	if (r->is_record)
-		b->generation = kv_gentable_build(r->generation);
+	b->generation = kv_gentable_build(r->generation);
 	b->tenant_len = (uint8_t)tenant_len;
 	b->count = kv_le32(
 		(uint32_t)(r->op == KV_REMOVE_REGEX ? pattern_len : r->n));
@@ -97,11 +99,15 @@ remove_take(struct kv_client_question *q, const struct kv_msg *msg)
 		KV_CONTAINER_OF(q, struct remove_question, q);
 	const struct kv_remove_r *b = msg->body;
 	const uint8_t *statuses;
+	struct kv_generation g;
 	struct kv_cut c;
 	size_t i;
 
-	if (b->status != KV_OK)
+	if (b->status != KV_OK) {
+		r->is_late = b->status == KV_EBUSY;
+		kv_hub_heard(q->ask.ch->hub, kv_gentable_parse(&b->generation));
 		return kv_status_of_peer(b->status);
+	}
 	kv_cut_init(&c, msg);
 	statuses = kv_cut_take(&c, kv_get32(b->count));
 	kv_cut_array(&c, kv_get32(b->away), sizeof(struct kv_id));
@@ -113,8 +119,10 @@ remove_take(struct kv_client_question *q, const struct kv_msg *msg)
 	}
 	if (r->op == KV_REMOVE_KEYS && kv_get32(b->count) != r->n)
 		return -KV_EPROTO;
-	r->generation = kv_gentable_parse(&b->generation);
-	kv_hub_heard(q->ask.ch->hub, r->generation);
+	g = kv_gentable_parse(&b->generation);
+	r->is_begun = g.number > 0 && kv_generation_is_equal(g, r->generation);
+	r->generation = g;
+	kv_hub_heard(q->ask.ch->hub, g);
 	for (i = 0; r->status && i < r->n; i++)
 		r->status[i] = -statuses[i];
 	r->removed += kv_get64(b->removed);
@@ -128,30 +136,56 @@ remove_take(struct kv_client_question *q, const struct kv_msg *msg)
  * The other masters are told: nodes that are away from there may be others. One
  * that cannot be reached has no node that could come back to it before the
  * nodes that were asked have told it of the generation.
+ *
+ * Where that holds they do it once more: the first one may have been started a
+ * moment ago, and know of few nodes yet.
  */
-static void
+static int
 remove_record(struct kv_client *c, struct remove_question *r)
 {
 	struct remove_question record = *r;
-	int first = r->q.ask.master, i;
+	int first = r->q.ask.master, i, rc;
 
 	for (i = 0; i < (int)c->hub.n_masters; i++) {
 		if (i == first)
 			continue;
-		record.is_record = true;
+		record.is_record = !record.is_begun;
 		record.q.ask.or_local = false;
 		record.q.ask.is_extra = true;
 		record.q.ask.skip = ~(1u << i);
-		if (kv_client_ask(c, &record.q) == 0)
+		rc = kv_client_ask(c, &record.q);
+		if (record.is_late)
+			return rc;
+		r->removed = record.removed;
+		r->kept = record.kept;
+		if (rc == 0 && record.away > r->away)
 			r->away = record.away;
 	}
+	return 0;
+}
+
+/*
+ * The removal has its generation from here, so it is one and the same for each
+ * master that is asked: one that was asked first and comes to it last removes
+ * nothing that was put after this call.
+ */
+static void
+generation_choose(struct kv_hub *hub, struct remove_question *r)
+{
+	r->is_late = false;
+	if (r->op != KV_REMOVE_ALL)
+		return;
+	r->generation = kv_hub_generation(hub);
+	r->generation.number++;
+	r->generation.random = kv_hub_seed(hub);
 }
 
 static int
-remove_ask(struct kv_client *c, struct remove_question *r)
+remove_once(struct kv_client *c, struct remove_question *r)
 {
 	int rc;
 
+	generation_choose(&c->hub, r);
 	r->q.ask = (struct kv_ask){
 		.type = KV_MSG_REMOVE,
 		.or_local = true,
@@ -161,7 +195,18 @@ remove_ask(struct kv_client *c, struct remove_question *r)
 	r->q.take = remove_take;
 	rc = kv_client_ask(c, &r->q);
 	if (rc == 0 && !r->q.ask.from_local)
-		remove_record(c, r);
+		rc = remove_record(c, r);
+	return rc;
+}
+
+static int
+remove_ask(struct kv_client *c, struct remove_question *r)
+{
+	int rc, tries = 0;
+
+	do
+		rc = remove_once(c, r);
+	while (rc < 0 && r->is_late && ++tries < LATE_TRIES);
 	return rc;
 }
 

@@ -98,6 +98,7 @@ struct kv_master {
 	struct kv_member *members[KV_NODES_MAX]; /* by slot */
 	unsigned n_members;
 	unsigned n_joining;
+	unsigned n_missed; /* members that are hidden for what they missed */
 	unsigned n_loopback;
 	unsigned slots_end; /* no member from here on */
 	uint64_t last_serial;

@@ -77,7 +77,8 @@ kv_member_after(struct kv_master *m, struct kv_id boot)
 bool
 kv_member_is_incomplete(struct kv_master *m)
 {
-	return m->n_joining > 0 || kv_master_now(m) - m->started < m->o.ttl_ns;
+	return m->n_joining > 0 || m->n_missed > 0 ||
+	       kv_master_now(m) - m->started < m->o.ttl_ns;
 }
 
 void
@@ -234,6 +235,7 @@ kv_member_close(struct kv_member *mb, const char *why)
 		m->slots_end--;
 	m->n_members -= !mb->heir;
 	m->n_joining -= !mb->is_synced;
+	m->n_missed -= mb->has_missed;
 	m->n_loopback -= mb->is_loopback;
 	session_end(mb);
 	kv_bytes_fini(&mb->decides);

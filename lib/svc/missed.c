@@ -79,13 +79,29 @@ kv_missed_left(struct kv_member *mb)
 	kv_missed_away(mb);
 }
 
+/* Until it was told it is not shown. */
+static void
+set_missed(struct kv_member *mb, bool has_missed)
+{
+	if (mb->has_missed == has_missed)
+		return;
+	mb->has_missed = has_missed;
+	mb->m->n_missed += has_missed ? 1 : -1u;
+	kv_member_show(mb);
+}
+
 int
 kv_missed_add(struct kv_master *m, struct kv_id store, struct kv_id boot,
 	      const struct kv_remove *body, const void *tail, size_t len)
 {
+	struct kv_member *mb = kv_member_find(m, boot);
+
 	/* Of one that is neither here nor away nothing will come back. */
-	if (!kv_member_find(m, boot) && !kv_pending_find(&m->pending, store))
+	if (!mb && !kv_pending_find(&m->pending, store))
 		return 0;
+	/* Keys are forgotten one by one. */
+	if (mb && body->op != KV_REMOVE_KEYS)
+		set_missed(mb, true);
 	return kv_pending_add(&m->pending, store, boot, body, tail, len);
 }
 
@@ -97,15 +113,6 @@ kv_missed_tick(struct kv_master *m)
 }
 
 /* ---- who is back ---- */
-
-static void
-set_missed(struct kv_member *mb, bool has_missed)
-{
-	if (mb->has_missed == has_missed)
-		return;
-	mb->has_missed = has_missed;
-	kv_member_show(mb);
-}
 
 static struct kv_pending_store *
 missed_by(const struct kv_member *mb)

@@ -145,9 +145,8 @@ sweep_done(struct sweep *sw)
 	struct kv_nodepeer *peer = sw->job.peer;
 
 	sw->is_done = true;
-	if (sw->is_all && sw->kept == 0)
-		kv_nodegen_emptied(peer->node, sw->match.tenant,
-				   sw->generation);
+	if (sw->is_all && sw->kept == 0 && !sw->is_outdated)
+		kv_nodegen_emptied(peer->node, sw->generation);
 	remove_answer(peer, sw->job.id, KV_OK, sw);
 	if (sw->is_missed)
 		kv_nodegen_told(peer);
@@ -196,6 +195,7 @@ struct removal {
 	bool force;
 	bool is_missed;
 	struct kv_generation generation; /* ALL: 0: none */
+	struct kv_generation known;      /* here, of the tenant */
 	int tenant; /* -ENOENT: nothing is stored under it */
 	uint64_t seed;
 	uint32_t count;
@@ -286,7 +286,7 @@ sweep_hide(struct sweep *sw, struct kv_node *node)
 		return;
 	sw->is_outdated = true;
 	kv_nodegen_outdate(node, sw->match.tenant);
-	kv_nodegen_emptied(node, sw->match.tenant, sw->generation);
+	kv_nodegen_emptied(node, sw->generation);
 }
 
 /* pattern NULL: all. */
@@ -311,6 +311,7 @@ remove_matching(const struct removal *rm, const void *pattern, size_t len)
 		}
 	}
 	if (rm->tenant < 0) {
+		kv_nodegen_emptied(rm->peer->node, rm->generation);
 		kv_pattern_free(p);
 		remove_nothing(rm);
 		return;
@@ -333,14 +334,28 @@ remove_matching(const struct removal *rm, const void *pattern, size_t len)
 	kv_nodejob_start(&sw->job, rm->peer, rm->id);
 }
 
-/* It missed that removal, but has heard of the generation that this began, and
- * what is here came since then. */
-static bool
-is_known(const struct removal *rm)
+/*
+ * The generation that it begins is not above what holds here: so it is over,
+ * and a master has come to it late; or another one came first. What is here
+ * may be newer than this one, and that may be older: whoever asks knows, and
+ * asks again.
+ */
+static void
+remove_late(const struct removal *rm)
 {
-	return rm->is_missed && rm->tenant >= 0 && rm->generation.number > 0 &&
-	       kv_nodegen_get(rm->peer->node, (unsigned)rm->tenant).number >=
-		       rm->generation.number;
+	struct kv_remove_r *r;
+
+	if (rm->is_missed ||
+	    kv_generation_is_equal(rm->known, rm->generation)) {
+		remove_nothing(rm);
+		return;
+	}
+	r = kv_conn_begin(rm->peer->conn, KV_MSG_REMOVE_R, rm->id, 0);
+	if (!r)
+		return;
+	r->status = KV_EBUSY;
+	r->generation = kv_gentable_build(rm->known);
+	kv_conn_end(rm->peer->conn);
 }
 
 bool
@@ -369,6 +384,11 @@ kv_nodeadmin_remove(struct kv_nodepeer *peer, const struct kv_msg *msg)
 		kv_answer_error(peer->conn, msg->id, KV_EDENIED, NULL);
 		return true;
 	}
+	/* A requester that asks the node itself removes but here. */
+	if (peer->from != KV_FROM_MASTER)
+		rm.generation.number = 0;
+	rm.known = kv_generation_get(&peer->node->gen.known, tenant,
+				     m->tenant_len);
 	switch (m->op) {
 	case KV_REMOVE_KEYS:
 		return remove_keys(&rm, &cut);
@@ -381,8 +401,9 @@ kv_nodeadmin_remove(struct kv_nodepeer *peer, const struct kv_msg *msg)
 	case KV_REMOVE_ALL:
 		if (!kv_cut_done(&cut))
 			return false;
-		if (is_known(&rm))
-			remove_nothing(&rm);
+		if (rm.generation.number > 0 &&
+		    rm.known.number >= rm.generation.number)
+			remove_late(&rm);
 		else
 			remove_matching(&rm, NULL, 0);
 		return true;

@@ -31,10 +31,16 @@ struct kv_session;
 struct kv_sum;
 
 /* nodegen.c */
+enum {
+	KV_NODEGEN_EMPTIED = 16, /* removals that have not ended elsewhere */
+};
+
 struct kv_nodegen {
 	struct kv_generations known;
-	struct kv_generations emptied; /* for the sake of which ones all was
-					* removed last */
+	/* For the sake of which ones all was removed last, in a ring: the
+	 * random part tells whose they are. */
+	struct kv_generation emptied[KV_NODEGEN_EMPTIED];
+	unsigned n_emptied;
 	struct kv_defer purge;
 	uint64_t cursor;   /* of it; 0: it begins */
 	bool must_restart; /* what it has passed is outdated now */
@@ -345,10 +351,9 @@ bool kv_nodegen_msg(struct kv_nodepeer *peer, const struct kv_msg *msg);
  * caller or by kv_nodegen_purge(). */
 void kv_nodegen_outdate(struct kv_node *node, unsigned tenant);
 void kv_nodegen_purge(struct kv_node *node);
-/* All of the tenant was removed for the sake of this one, which will be told.
+/* All of its tenant was removed for the sake of this one, which will be told.
  */
-void kv_nodegen_emptied(struct kv_node *node, unsigned tenant,
-			struct kv_generation g);
+void kv_nodegen_emptied(struct kv_node *node, struct kv_generation g);
 
 /* A session began or ended, or what it had to say came: what waited for that
  * goes on. */

@@ -99,13 +99,19 @@ tell(struct kv_node *node, const char *name, size_t len, struct kv_generation g)
 }
 
 /* What came since the node was asked to remove all, for the sake of this
- * generation, is not older. */
+ * generation, or of two that it stands for, is not older. */
 static bool
-was_emptied_for(const struct kv_node *node, const char *name, size_t len,
-		struct kv_generation g)
+was_emptied_for(const struct kv_node *node, struct kv_generation g)
 {
-	return kv_generation_is_equal(
-		kv_generation_get(&node->gen.emptied, name, len), g);
+	const struct kv_generation *e = node->gen.emptied;
+	unsigned i, j;
+
+	for (i = 0; i < KV_NODEGEN_EMPTIED && e[i].number > 0; i++)
+		for (j = 0; j <= i; j++)
+			if (kv_generation_is_equal(
+				    kv_generation_merge(e[i], e[j]), g))
+				return true;
+	return false;
 }
 
 void
@@ -131,7 +137,8 @@ kv_nodegen_learn(struct kv_node *node, const char *name, size_t len,
 	/* First: what is killed in between must not adopt what is older. */
 	kv_nodekept_generation(node, name, len, g);
 	tenant = kv_tenants_find(kv_index_tenants(node->index), name, len);
-	if (tenant >= 0 && !was_emptied_for(node, name, len, g)) {
+	if (tenant >= 0 && !was_emptied_for(node, heard) &&
+	    !was_emptied_for(node, g)) {
 		kv_nodegen_outdate(node, (unsigned)tenant);
 		kv_nodegen_purge(node);
 	}
@@ -139,15 +146,12 @@ kv_nodegen_learn(struct kv_node *node, const char *name, size_t len,
 }
 
 void
-kv_nodegen_emptied(struct kv_node *node, unsigned tenant,
-		   struct kv_generation g)
+kv_nodegen_emptied(struct kv_node *node, struct kv_generation g)
 {
-	const char *name;
-	size_t len;
-
-	name = kv_tenants_name(kv_index_tenants(node->index), tenant, &len);
-	/* Without memory it is emptied once more. */
-	(void)!kv_generation_learn(&node->gen.emptied, name, len, g);
+	/* One that is forgotten too early is emptied for once more. */
+	if (g.number > 0)
+		node->gen.emptied[node->gen.n_emptied++ % KV_NODEGEN_EMPTIED] =
+			g;
 }
 
 bool
@@ -296,5 +300,4 @@ kv_nodegen_fini(struct kv_node *node)
 {
 	kv_nodegen_stop(node);
 	kv_generation_fini(&node->gen.known);
-	kv_generation_fini(&node->gen.emptied);
 }

@@ -76,6 +76,7 @@ struct kv_relay {
 	struct kv_remove asked;
 	struct kv_bytes tail;            /* of the question, for who is away */
 	struct kv_generation generation; /* ALL: will hold; or number 0 */
+	bool is_late;                    /* another one holds already */
 	uint8_t op;
 	struct kv_relay_key *keys;
 	uint32_t count;

@@ -196,9 +196,31 @@ record_only(struct kv_relay *r, const struct kv_msg *msg, const char *tenant)
 {
 	const struct kv_remove *body = msg->body;
 
+	/* Nodes that have heard of that one need not be told. */
+	r->asked.generation = body->generation;
 	kv_missed_learn(r->m, tenant, body->tenant_len,
 			kv_gentable_parse(&body->generation));
 	return record(r, msg) ? 0 : KV_ENOMEM;
+}
+
+/*
+ * The generation that a removal of all begins. Whoever asks names it, so that
+ * it is one removal whichever masters come to it, and when; it must be above
+ * what they know. False: it is not.
+ */
+static bool
+all_begin(struct kv_relay *r, const struct kv_remove *body, const char *tenant)
+{
+	struct kv_generation g = kv_gentable_parse(&body->generation);
+	struct kv_generation known =
+		kv_missed_generation(r->m, tenant, body->tenant_len);
+
+	if (g.number == 0)
+		g = kv_missed_next(r->m, tenant, body->tenant_len);
+	r->is_late = g.number > 0 && g.number <= known.number &&
+		     !kv_generation_is_equal(g, known);
+	r->generation = g;
+	return !r->is_late;
 }
 
 /* As keys_start(), of patterns and all. */
@@ -207,9 +229,8 @@ all_start(struct kv_relay *r, const struct kv_msg *msg, const char *tenant)
 {
 	struct kv_msg question = *msg;
 
-	if (r->op == KV_REMOVE_ALL)
-		r->generation =
-			kv_missed_next(r->m, tenant, r->asked.tenant_len);
+	if (r->op == KV_REMOVE_ALL && !all_begin(r, msg->body, tenant))
+		return 0;
 	r->asked.generation = kv_gentable_build(r->generation);
 	question.body = &r->asked;
 	if (!record(r, &question) || !kv_relay_send_all(r, &question, false))
@@ -318,6 +339,15 @@ keys_take(struct kv_relayleg *leg, struct kv_member *mb,
 	return KV_RELAYLEG_OVER;
 }
 
+/* A node knows of another removal. */
+static void
+late(struct kv_relay *r, struct kv_generation known)
+{
+	r->is_late = true;
+	kv_missed_learn(r->m, (const char *)r->tail.data, r->asked.tenant_len,
+			known);
+}
+
 static enum kv_relayleg_next
 remove_take(struct kv_relayleg *leg, const struct kv_msg *msg)
 {
@@ -328,6 +358,10 @@ remove_take(struct kv_relayleg *leg, const struct kv_msg *msg)
 	if (leg->is_settling)
 		return mb && mb->withdrawn != leg->withdrawn ? settle(leg, mb)
 							     : KV_RELAYLEG_OVER;
+	if (msg->type == KV_MSG_REMOVE_R && a->status == KV_EBUSY) {
+		late(r, kv_gentable_parse(&a->generation));
+		return KV_RELAYLEG_OVER;
+	}
 	if (msg->type != KV_MSG_REMOVE_R || a->status != KV_OK)
 		return KV_RELAYLEG_AWAY;
 	if (r->op == KV_REMOVE_KEYS)
@@ -373,7 +407,7 @@ generation_begin(struct kv_relay *r)
 
 	if (r->op != KV_REMOVE_ALL)
 		return (struct kv_generation){ 0 };
-	if (is_forced || (r->kept == 0 && r->away.len == 0))
+	if (!r->is_late && (is_forced || (r->kept == 0 && r->away.len == 0)))
 		kv_missed_learn(r->m, tenant, r->asked.tenant_len,
 				r->generation);
 	return kv_missed_generation(r->m, tenant, r->asked.tenant_len);
@@ -383,6 +417,7 @@ static bool
 remove_finish(struct kv_relay *r)
 {
 	struct kv_remove_r body = {
+		.status = r->is_late ? KV_EBUSY : KV_OK,
 		.count = kv_le32(r->count),
 		.away = kv_le32((uint32_t)(r->away.len / sizeof(struct kv_id))),
 	};

@@ -302,21 +302,21 @@ struct kv_remove {
 	uint8_t tenant_len;
 	uint8_t zero;
 	struct kv_le32 count; /* KEYS: keys. REGEX: bytes of the pattern */
-	/* ALL. To a node: the one that will hold when nothing was kept
-	 * anywhere. RECORD: the one that holds. */
+	/* ALL. The one that will hold when nothing was kept anywhere; to a
+	 * master: or number 0, it chooses. RECORD: the one that holds. */
 	struct kv_generation_le generation;
 	/* tail: tenant; KEYS: count le16 lengths, keys. REGEX: pattern */
 };
 
 struct kv_remove_r {
-	uint8_t status;
+	uint8_t status; /* ALL: KV_EBUSY: that generation is not above */
 	uint8_t zero[3];
 	struct kv_le32 count; /* statuses: KEYS only */
 	struct kv_le64 removed;
 	struct kv_le32 away;      /* nodes that were not reached */
 	struct kv_le32 kept;      /* hard-pinned, and not forced */
 	struct kv_le64 undecided; /* stay: the pattern takes too much work */
-	struct kv_generation_le generation; /* ALL: holds from now on */
+	struct kv_generation_le generation; /* ALL: holds */
 					    /* tail: count bytes, away kv_id */
 };
 

@@ -404,7 +404,71 @@ only_recorded(void **state)
 	join_again(&a);
 	/* All of it went anyway. */
 	assert_int_equal(a.missed, 1);
-	remove_serve(&a, KV_REMOVE_ALL, KV_REMOVE_FORCE | KV_REMOVE_MISSED, 0);
+	number = remove_serve(&a, KV_REMOVE_ALL,
+			      KV_REMOVE_FORCE | KV_REMOVE_MISSED, 0);
+	assert_int_equal(number, 8);
+}
+
+/* The one that holds is above it. */
+static void
+removed_late(uint64_t number)
+{
+	struct wireframe *f = rig_wait(&req, KV_MSG_REMOVE_R);
+	const struct kv_remove_r *r = (void *)f->body;
+
+	assert_int_equal(r->status, KV_EBUSY);
+	assert_int_equal(kv_get64(r->generation.number), number);
+	wireframe_free(f);
+}
+
+static void
+who_asks_chooses(void **state)
+{
+	struct kv_remove_r refusal = {
+		.status = KV_EBUSY,
+		.generation = { kv_le64(12), kv_le64(1) },
+	};
+	struct wireframe *f;
+	uint64_t number;
+	int times;
+
+	(void)state;
+	/* It may be asked twice, for want of an answer in time. */
+	for (times = 0; times < 2; times++) {
+		remove_send(KV_REMOVE_ALL, KV_REMOVE_FORCE, 8);
+		number = remove_serve(&a, KV_REMOVE_ALL, KV_REMOVE_FORCE, 0);
+		assert_int_equal(number, 8);
+		remove_serve(&b, KV_REMOVE_ALL, KV_REMOVE_FORCE, 0);
+		assert_int_equal(removed(&number), 0);
+		assert_int_equal(number, 8);
+	}
+	remove_send(KV_REMOVE_ALL, KV_REMOVE_FORCE, 7);
+	removed_late(8);
+	assert_int_equal(wirepeer_count(&a.p.w, KV_MSG_REMOVE), 0);
+	/* A node knows better. */
+	has_news(&b, 8);
+	remove_send(KV_REMOVE_ALL, KV_REMOVE_FORCE, 9);
+	f = rig_wait(&a.p, KV_MSG_REMOVE);
+	wirepeer_send(&a.p.w, KV_MSG_REMOVE_R, f->id, &refusal, NULL, 0);
+	wireframe_free(f);
+	remove_serve(&b, KV_REMOVE_ALL, KV_REMOVE_FORCE, 0);
+	removed_late(12);
+	assert_true(has_news(&b, 12));
+}
+
+/* It has what was removed: it is not shown before it was told. */
+static void
+hidden_from_when_it_missed_it(void **state)
+{
+	(void)state;
+	rig_ms(TTL_MS + 1000);
+	freeze(&a);
+	remove_send(KV_REMOVE_ALL, KV_REMOVE_FORCE, 8);
+	remove_serve(&b, KV_REMOVE_ALL, KV_REMOVE_FORCE, 0);
+	assert_int_equal(rig_flags(&req) & KV_LOOKUP_INCOMPLETE, 0);
+	rig_ms(2100);
+	assert_int_equal(removed(NULL), 1);
+	assert_true(rig_flags(&req) & KV_LOOKUP_INCOMPLETE);
 }
 
 static void
@@ -443,6 +507,8 @@ main(void)
 		TEST(what_is_kept_begins_none),
 		TEST(nodes_tell),
 		TEST(only_recorded),
+		TEST(who_asks_chooses),
+		TEST(hidden_from_when_it_missed_it),
 		TEST(broken_messages),
 	};
 

@@ -124,25 +124,35 @@ number(void)
 	return kv_get64(greet(0, 0).number);
 }
 
-/* A master passes on REMOVE of all; how many went. */
-static uint64_t
-remove_all(unsigned master, uint8_t flags, uint64_t g)
+/* A master passes on REMOVE of all. */
+static struct kv_remove_r
+remove_all_as(unsigned master, uint8_t flags, uint64_t g, uint64_t random)
 {
 	const struct kv_remove m = {
 		.op = KV_REMOVE_ALL,
 		.flags = flags,
-		.generation = { kv_le64(g), kv_le64(5) },
+		.generation = { kv_le64(g), kv_le64(random) },
 	};
+	struct kv_remove_r answer;
 	struct wireframe *f;
-	uint64_t removed;
 
 	wirepeer_send(&sim.masters[master].peer, KV_MSG_REMOVE, 9, &m, NULL, 0);
 	simnode_run(&sim, 20);
 	f = wirepeer_take(&sim.masters[master].peer, KV_MSG_REMOVE_R);
 	assert_non_null(f);
-	removed = kv_get64(((struct kv_remove_r *)(void *)f->body)->removed);
+	memcpy(&answer, f->body, sizeof(answer));
 	wireframe_free(f);
-	return removed;
+	return answer;
+}
+
+/* How many went. */
+static uint64_t
+remove_all(unsigned master, uint8_t flags, uint64_t g)
+{
+	struct kv_remove_r answer = remove_all_as(master, flags, g, 5);
+
+	assert_int_equal(answer.status, KV_OK);
+	return kv_get64(answer.removed);
 }
 
 static void
@@ -229,6 +239,43 @@ what_came_after_the_removal_stays(void **state)
 	/* Another one began the same number. */
 	news(1, "default", 1, 6);
 	assert_int_equal(get("b"), KV_EMISS);
+}
+
+/* A master comes to it when another one has done it, or has begun another one
+ * since: what is here is newer. */
+static void
+a_removal_that_comes_late(void **state)
+{
+	struct kv_remove_r answer;
+
+	(void)state;
+	assert_int_equal(remove_all(0, KV_REMOVE_FORCE, 3), 0);
+	news(0, "default", 3, 5);
+	put("a");
+	assert_int_equal(remove_all(1, KV_REMOVE_FORCE, 3), 0);
+	answer = remove_all_as(1, KV_REMOVE_FORCE, 3, 6);
+	assert_int_equal(answer.status, KV_EBUSY);
+	assert_int_equal(kv_get64(answer.generation.number), 3);
+	assert_int_equal(kv_get64(answer.generation.random), 5);
+	answer = remove_all_as(1, KV_REMOVE_FORCE, 2, 6);
+	assert_int_equal(answer.status, KV_EBUSY);
+	assert_int_equal(get("a"), KV_OK);
+	assert_int_equal(remove_all(1, KV_REMOVE_FORCE, 4), 1);
+	assert_int_equal(get("a"), KV_EMISS);
+}
+
+static void
+two_removals_at_once(void **state)
+{
+	(void)state;
+	assert_int_equal(remove_all_as(0, KV_REMOVE_FORCE, 3, 5).status, KV_OK);
+	assert_int_equal(remove_all_as(1, KV_REMOVE_FORCE, 3, 6).status, KV_OK);
+	put("a");
+	news(0, "default", 3, 5);
+	assert_int_equal(get("a"), KV_OK);
+	news(1, "default", 3, 6);
+	assert_int_equal(number(), 4);
+	assert_int_equal(get("a"), KV_OK);
 }
 
 static void
@@ -495,6 +542,8 @@ main(void)
 		TEST(two_of_one_number),
 		TEST(a_requester_tells),
 		TEST(what_came_after_the_removal_stays),
+		TEST(a_removal_that_comes_late),
+		TEST(two_removals_at_once),
 		TEST(hard_pins_are_kept),
 		TEST(puts_under_way),
 		TEST(readers_end_in_peace),
