@@ -90,6 +90,7 @@ cluster_master_freeze(struct cluster *cl, unsigned i, bool freeze)
 	kv_debug("%.6f %s %s", (double)cl->clock.ns / 1e9,
 		 freeze ? "freeze" : "thaw", m->host);
 	m->is_frozen = freeze;
+	cl->thawed = cl->clock.ns;
 	simnet_process_stop(cl->net, m->pid, freeze);
 }
 

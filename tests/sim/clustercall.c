@@ -30,15 +30,27 @@ is_parted(const struct cluster *cl)
 	return false;
 }
 
+/* A get waits for a put of one key, then for a silent master, of another. */
+static uint64_t
+patience(const struct sim_call *call)
+{
+	bool may_wait_twice = call->kind == CALL_GET && call->n > 1;
+
+	return call->r->cl->patience_ns + (may_wait_twice ? KV_NS_PER_S : 0);
+}
+
 void
 cluster_call_ended(struct sim_call *call)
 {
 	struct cluster *cl = call->r->cl;
 	uint64_t took = cl->clock.ns - call->started;
+	bool is_remove = call->kind == CALL_REMOVE;
+	/* Each master has its time. */
+	uint64_t most = DEADLINE_NS * (is_remove ? cl->o.masters : 1);
 
 	/* A put waits for one of the same key by who cannot reach the node. */
-	if (took > DEADLINE_NS + SLACK_NS ||
-	    (cluster_is_well(call) && !is_parted(cl) && took > cl->patience_ns))
+	if (took > most + SLACK_NS || (cluster_is_well(call) && !is_remove &&
+				       !is_parted(cl) && took > patience(call)))
 		cluster_forbid(cl, "requester %u: a call took %.6f s",
 			       call->r->i, (double)took / 1e9);
 	call->r->call = NULL;
@@ -141,6 +153,7 @@ call_new(struct cluster *cl, struct sim_requester *r, enum call_kind kind)
 	call->epoch = cl->epoch;
 	call->is_parted = r->is_parted;
 	call->is_split = cl->is_split;
+	call->is_healthy = !cl->is_afflicted;
 	call->n = 1 + (unsigned)kv_rng_below(&cl->rng, BATCH_MAX);
 	for (i = 0; i < call->n; i++) {
 		call->key[i] = (unsigned)kv_rng_below(&cl->rng, cl->o.keys);
@@ -201,7 +214,7 @@ call_start(struct cluster *cl, struct sim_requester *r, struct sim_call *call)
 		kv_survey_start(r->ch, &call->survey);
 		break;
 	case CALL_REMOVE:
-		cluster_remove_start(call, deadline);
+		cluster_remove_start(call);
 		break;
 	}
 }
@@ -220,7 +233,7 @@ cluster_work(struct cluster *cl)
 	kind = mix[kv_rng_below(&cl->rng, 6)];
 	/* With several masters one that stood still may end its removal long
 	 * after another one has. */
-	if (cl->o.masters == 1 && kv_rng_below(&cl->rng, 100) == 0)
+	if (kv_rng_below(&cl->rng, 50) == 0)
 		kind = CALL_REMOVE;
 	call_start(cl, r, call_new(cl, r, kind));
 }
@@ -252,7 +265,7 @@ is_idle(const struct cluster *cl)
 void
 cluster_drain(struct cluster *cl)
 {
-	uint64_t until = cl->clock.ns + 2 * DEADLINE_NS;
+	uint64_t until = cl->clock.ns + (MASTERS_MAX + 1) * DEADLINE_NS;
 
 	while (!is_idle(cl)) {
 		if (cl->clock.ns > until)

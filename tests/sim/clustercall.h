@@ -25,6 +25,7 @@ struct sim_call {
 	uint64_t started;
 	unsigned epoch;
 	bool is_parted, is_split;
+	bool is_healthy; /* nothing was broken when it began */
 	unsigned n;
 	unsigned key[BATCH_MAX];
 	uint64_t must[BATCH_MAX]; /* tags that a get has to find */
@@ -40,6 +41,14 @@ struct sim_call {
 	struct kv_getop getop;
 	struct kv_survey survey;
 	struct kv_ask ask;
+	/* CALL_REMOVE: */
+	struct kv_generation generation;
+	uint32_t away;
+	int first;        /* the master that removed */
+	int told;         /* of the others: those before this one */
+	bool is_answered; /* that one */
+	bool is_begun;    /* the generation holds */
+	bool is_unheard;  /* some could not be told */
 };
 
 /* ---- clustercall.c ---- */
@@ -50,7 +59,7 @@ void cluster_call_free(struct sim_call *call);
 
 /* ---- clusterremove.c ---- */
 
-void cluster_remove_start(struct sim_call *call, uint64_t deadline);
+void cluster_remove_start(struct sim_call *call);
 /* The call of a requester that is gone. */
 void cluster_remove_abort(struct sim_requester *r);
 

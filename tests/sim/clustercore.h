@@ -72,6 +72,11 @@ struct cluster {
 	char master_list[64];
 	bool is_quiet;        /* what was put must be found, and soon */
 	bool is_split;        /* but there may be two values of a key */
+	bool is_undone;       /* and a removal may come late: until all is well
+			       * nothing need be found */
+	uint64_t thawed;      /* when a master went on last */
+	unsigned n_removing;  /* removals under way */
+	bool is_afflicted;    /* something is broken */
 	unsigned epoch;       /* what was before the last loss counts no more */
 	uint64_t patience_ns; /* in which calls end while it is */
 	uint64_t hits, puts, removals;

@@ -1,7 +1,7 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "clustercore.h"
+#include "clustercall.h"
 
 static const char *
 host_of(struct cluster *cl, unsigned i)
@@ -28,6 +28,7 @@ cluster_fault(struct cluster *cl)
 	const char *a = host_any(cl), *b = host_any(cl);
 
 	cluster_lost(cl);
+	cl->is_afflicted = true;
 	switch (kv_rng_below(&cl->rng, 14)) {
 	case 0:
 		cluster_node_kill(cl, node);
@@ -147,6 +148,7 @@ cluster_afflict(struct cluster *cl)
 	unsigned master = (unsigned)kv_rng_below(&cl->rng, cl->o.masters);
 	const char *host = cl->masters[master].host;
 
+	cl->is_afflicted = true;
 	switch (kv_rng_below(&cl->rng, 8)) {
 	case 0:
 		cluster_master_kill(cl, master);
@@ -231,7 +233,9 @@ cluster_recover(struct cluster *cl)
 		cluster_run(cl, 6 * KV_NS_PER_S);
 		cl->requesters[i].is_parted = false;
 	}
-	cl->is_split = false;
+	if (cl->is_undone)
+		cluster_model_forget(cl);
+	cl->is_split = cl->is_undone = cl->is_afflicted = false;
 }
 
 void
@@ -242,5 +246,6 @@ cluster_settle(struct cluster *cl)
 	cluster_run(cl, 25 * KV_NS_PER_S);
 	cluster_drain(cl);
 	cl->is_quiet = true;
+	cl->is_undone = cl->is_afflicted = false;
 	cl->patience_ns = 1350 * KV_NS_PER_MS;
 }

@@ -6,6 +6,9 @@
 
 #define ATTEMPTS_MAX 1024 /* of one key that are remembered */
 
+/* A master that was stopped says for a moment what it knew before. */
+#define STALE_NS KV_NS_PER_S
+
 /* One attempt to put a key; the model's memory. */
 struct attempt {
 	uint64_t tag;
@@ -93,6 +96,16 @@ cluster_is_well(const struct sim_call *call)
 	       !call->r->is_parted && call->r->is_alive;
 }
 
+/* What it saw or put is there from now on. */
+static bool
+is_kept(const struct sim_call *call)
+{
+	const struct cluster *cl = call->r->cl;
+
+	return cluster_is_promised(call) && !cl->is_undone &&
+	       cl->n_removing == 0;
+}
+
 void
 cluster_model_ask(struct sim_call *call)
 {
@@ -123,7 +136,7 @@ value_is_seen(struct sim_call *call, unsigned i, uint64_t tag)
 	struct cluster *cl = call->r->cl;
 	struct sim_key *m = &cl->model[call->key[i]];
 
-	if (!cluster_is_promised(call))
+	if (!is_kept(call))
 		return;
 	if (m->must == 0 && !cl->is_split && !call->is_split)
 		m->must = tag;
@@ -206,7 +219,7 @@ get_judge_hit(struct cluster *cl, struct sim_call *call, unsigned i)
 	free(scratch);
 	if (it->len == 0) {
 		/* The empty value has no tag. */
-		cl->model[call->key[i]].is_seen |= cluster_is_promised(call);
+		cl->model[call->key[i]].is_seen |= is_kept(call);
 		return;
 	}
 	if (!a) {
@@ -275,7 +288,8 @@ cluster_judge_exist(struct sim_call *call, unsigned i, int status)
 		 (double)call->started / 1e9, call->exists[i].exists);
 	/* One that is being put exists, but need not be found yet. */
 	if (call->exists[i].exists)
-		m->is_seen |= cluster_is_promised(call) && m->puts == 0;
+		m->is_seen |= is_kept(call) && m->puts == 0 &&
+			      cl->clock.ns > cl->thawed + STALE_NS;
 	else if ((call->must[i] || call->is_seen[i]) && cluster_is_well(call))
 		cluster_forbid(cl, "%s is said not to exist (%s)",
 			       call->name[i], kv_status_text(status));

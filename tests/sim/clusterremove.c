@@ -1,18 +1,29 @@
+/* Removing all, as svc/client_admin.c does it: the first master that answers
+ * removes; the others do it too, or are told, one after another. */
+
 #include <errno.h>
 #include <string.h>
 
 #include "base/log.h"
 #include "clustercall.h"
+#include "svc/gentable.h"
+
+/* What a master may take: it asks nodes. */
+#define RELAY_NS (6 * KV_NS_PER_S)
 
 static int
 remove_build(struct kv_ask *ask, struct kv_conn *c, void *body)
 {
+	struct sim_call *call = KV_CONTAINER_OF(ask, struct sim_call, ask);
 	const char *tenant = ask->ch->hub->tenant;
 	struct kv_remove *b = body;
 	void *tail;
 
 	b->op = KV_REMOVE_ALL;
 	b->flags = KV_REMOVE_FORCE;
+	if (call->is_answered && !call->is_begun)
+		b->flags |= KV_REMOVE_RECORD;
+	b->generation = kv_gentable_build(call->generation);
 	b->tenant_len = (uint8_t)strlen(tenant);
 	tail = kv_conn_tail(c, strlen(tenant));
 	if (!tail)
@@ -22,7 +33,99 @@ remove_build(struct kv_ask *ask, struct kv_conn *c, void *body)
 }
 
 static void
-remove_ended(struct kv_ask *ask, int status, const struct kv_msg *msg)
+remove_may_fail(const struct sim_call *call, const char *why)
+{
+	if (cluster_is_well(call) && !call->r->cl->is_afflicted &&
+	    call->is_healthy)
+		cluster_forbid(call->r->cl, "all is well, but remove all: %s",
+			       why);
+}
+
+static void
+remove_end(struct sim_call *call)
+{
+	struct cluster *cl = call->r->cl;
+
+	cl->n_removing--;
+	cluster_model_forget(cl);
+	cluster_call_ended(call);
+}
+
+static void
+remove_over(struct sim_call *call)
+{
+	struct cluster *cl = call->r->cl;
+
+	kv_debug("%.6f requester %u: all is removed, away %u",
+		 (double)cl->clock.ns / 1e9, call->r->i, call->away);
+	if (call->away > 0)
+		remove_may_fail(call, "some nodes were away");
+	/* What is put at a node before it joins there may go with the rest. */
+	cl->is_undone |= call->away > 0 && call->is_unheard;
+	if (call->away == 0 && cluster_is_promised(call) && !call->is_split &&
+	    !cl->is_split)
+		cluster_model_removed(call);
+	remove_end(call);
+}
+
+static void
+take_generation(struct sim_call *call, const struct kv_remove_r *b)
+{
+	struct kv_generation g = kv_gentable_parse(&b->generation);
+
+	call->is_begun = kv_generation_is_equal(g, call->generation);
+	call->generation = g;
+}
+
+static void remove_ask(struct sim_call *call);
+static void recorded(struct kv_ask *ask, int status, const struct kv_msg *msg);
+
+/* The next master, if there is one, does it too. */
+static void
+record_next(struct sim_call *call)
+{
+	struct cluster *cl = call->r->cl;
+
+	call->told += call->told == call->first;
+	if (call->told >= (int)cl->o.masters) {
+		remove_over(call);
+		return;
+	}
+	call->ask = (struct kv_ask){
+		.type = KV_MSG_REMOVE,
+		.is_extra = true,
+		.skip = ~(1u << call->told++),
+		.deadline = cl->clock.ns + DEADLINE_NS,
+		.try_ns = RELAY_NS,
+		.build = remove_build,
+		.fn = recorded,
+	};
+	kv_ask_start(call->r->ch, &call->ask);
+}
+
+static void
+recorded(struct kv_ask *ask, int status, const struct kv_msg *msg)
+{
+	struct sim_call *call = KV_CONTAINER_OF(ask, struct sim_call, ask);
+	const struct kv_remove_r *b = msg ? msg->body : NULL;
+
+	(void)status;
+	if (b)
+		kv_hub_heard(&call->r->hub, kv_gentable_parse(&b->generation));
+	if (b && b->status == KV_EBUSY) {
+		remove_ask(call);
+		return;
+	}
+	call->is_unheard |= !b || b->status != KV_OK;
+	if (b && kv_get32(b->away) > call->away)
+		call->away = kv_get32(b->away);
+	if (b && call->is_begun)
+		take_generation(call, b);
+	record_next(call);
+}
+
+static void
+removed(struct kv_ask *ask, int status, const struct kv_msg *msg)
 {
 	struct sim_call *call = KV_CONTAINER_OF(ask, struct sim_call, ask);
 	struct cluster *cl = call->r->cl;
@@ -31,11 +134,44 @@ remove_ended(struct kv_ask *ask, int status, const struct kv_msg *msg)
 	kv_debug("%.6f requester %u: remove all: %s",
 		 (double)cl->clock.ns / 1e9, call->r->i,
 		 kv_status_text(status));
-	if (b && b->status == KV_OK && kv_get32(b->away) == 0 &&
-	    cluster_is_promised(call) && !call->is_split && !cl->is_split)
-		cluster_model_removed(call);
-	cluster_model_forget(cl);
-	cluster_call_ended(call);
+	if (b)
+		kv_hub_heard(&call->r->hub, kv_gentable_parse(&b->generation));
+	if (b && b->status == KV_EBUSY) {
+		remove_ask(call);
+		return;
+	}
+	if (!b || b->status != KV_OK) {
+		remove_may_fail(call, kv_status_text(b ? -b->status : status));
+		/* It may be done yet, as soon as what is broken is mended. */
+		cl->is_undone = true;
+		remove_end(call);
+		return;
+	}
+	take_generation(call, b);
+	call->is_answered = true;
+	call->away = kv_get32(b->away);
+	call->first = ask->master;
+	record_next(call);
+}
+
+static void
+remove_ask(struct sim_call *call)
+{
+	struct kv_hub *hub = &call->r->hub;
+
+	call->generation = kv_hub_generation(hub);
+	call->generation.number++;
+	call->is_answered = false;
+	call->told = 0;
+	call->generation.random = kv_hub_seed(hub);
+	call->ask = (struct kv_ask){
+		.type = KV_MSG_REMOVE,
+		.deadline = call->r->cl->clock.ns + DEADLINE_NS,
+		.try_ns = RELAY_NS,
+		.build = remove_build,
+		.fn = removed,
+	};
+	kv_ask_start(call->r->ch, &call->ask);
 }
 
 /* It goes on where it was asked for, for nobody knows how long. */
@@ -43,21 +179,16 @@ void
 cluster_remove_abort(struct sim_requester *r)
 {
 	kv_ask_cancel(&r->call->ask);
+	r->cl->n_removing--;
 	cluster_lost(r->cl);
 	cluster_call_free(kv_steal_ptr(&r->call));
 }
 
 void
-cluster_remove_start(struct sim_call *call, uint64_t deadline)
+cluster_remove_start(struct sim_call *call)
 {
+	call->r->cl->n_removing++;
 	cluster_model_forget(call->r->cl);
 	call->epoch = call->r->cl->epoch;
-	call->ask = (struct kv_ask){
-		.type = KV_MSG_REMOVE,
-		.deadline = deadline,
-		.try_ns = 4 * KV_NS_PER_S,
-		.build = remove_build,
-		.fn = remove_ended,
-	};
-	kv_ask_start(call->r->ch, &call->ask);
+	remove_ask(call);
 }
