@@ -230,7 +230,9 @@ all_start(struct kv_relay *r, const struct kv_msg *msg, const char *tenant)
 	struct kv_msg question = *msg;
 
 	if (r->op == KV_REMOVE_ALL && !all_begin(r, msg->body, tenant))
-		return 0;
+		return kv_bytes_append(&r->tail, msg->tail, msg->tail_len) < 0
+			       ? KV_ENOMEM
+			       : 0; /* the answer names the tenant's */
 	r->asked.generation = kv_gentable_build(r->generation);
 	question.body = &r->asked;
 	if (!record(r, &question) || !kv_relay_send_all(r, &question, false))

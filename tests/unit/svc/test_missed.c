@@ -457,6 +457,27 @@ who_asks_chooses(void **state)
 }
 
 /* It has what was removed: it is not shown before it was told. */
+/* The answer speaks of the tenant, which nobody was asked about. */
+static void
+late_with_a_tenant_named(void **state)
+{
+	struct kv_remove r = {
+		.op = KV_REMOVE_ALL,
+		.flags = KV_REMOVE_FORCE,
+		.tenant_len = 7,
+		.generation = { kv_le64(8), kv_le64(3) },
+	};
+
+	(void)state;
+	rig_send(&req, KV_MSG_REMOVE, &r, "default", 7);
+	remove_serve(&a, KV_REMOVE_ALL, KV_REMOVE_FORCE, 0);
+	remove_serve(&b, KV_REMOVE_ALL, KV_REMOVE_FORCE, 0);
+	assert_int_equal(removed(NULL), 0);
+	r.generation = (struct kv_generation_le){ kv_le64(7), kv_le64(3) };
+	rig_send(&req, KV_MSG_REMOVE, &r, "default", 7);
+	removed_late(8);
+}
+
 static void
 hidden_from_when_it_missed_it(void **state)
 {
@@ -508,6 +529,7 @@ main(void)
 		TEST(nodes_tell),
 		TEST(only_recorded),
 		TEST(who_asks_chooses),
+		TEST(late_with_a_tenant_named),
 		TEST(hidden_from_when_it_missed_it),
 		TEST(broken_messages),
 	};
