@@ -370,9 +370,9 @@ frame_take(struct kv_getgroup *g, const struct kv_msg *msg)
 	a.copies.copier = g->op->ch->hub->copier;
 	if (kv_map_values_parse(msg, g->base.end - g->base.pos, &a.v) < 0)
 		return -KV_EPROTO;
-	a.pins = KV_FAULT_POINT() ? NULL
-				  : calloc(g->base.end - g->base.pos,
-					   sizeof(*a.pins));
+	a.pins = KV_FAULT_POINT()
+			 ? NULL
+			 : calloc(g->base.end - g->base.pos, sizeof(*a.pins));
 	if (!a.pins)
 		return -KV_ENOMEM;
 	if (g->base.to->is_local)
