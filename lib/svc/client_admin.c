@@ -133,6 +133,37 @@ remove_take(struct kv_client_question *q, const struct kv_msg *msg)
 }
 
 /*
+ * The removal has its generation from here, so it is one and the same for each
+ * master that is asked: one that was asked first and comes to it last removes
+ * nothing that was put after this call.
+ */
+static void
+generation_choose(struct kv_hub *hub, struct remove_question *r)
+{
+	if (r->op != KV_REMOVE_ALL)
+		return;
+	r->generation = kv_hub_generation(hub);
+	r->generation.number++;
+	r->generation.random = kv_hub_seed(hub);
+}
+
+/* Whoever else removes at the same time ends before it is asked again, so one
+ * of them gets on. */
+static int
+remove_insist(struct kv_client *c, struct remove_question *r)
+{
+	int rc, tries = 0;
+
+	for (;;) {
+		r->is_late = false;
+		rc = kv_client_ask(c, &r->q);
+		if (rc >= 0 || !r->is_late || ++tries == LATE_TRIES)
+			return rc;
+		generation_choose(&c->hub, r);
+	}
+}
+
+/*
  * The other masters are told: nodes that are away from there may be others. One
  * that cannot be reached has no node that could come back to it before the
  * nodes that were asked have told it of the generation.
@@ -153,7 +184,7 @@ remove_record(struct kv_client *c, struct remove_question *r)
 		record.q.ask.or_local = false;
 		record.q.ask.is_extra = true;
 		record.q.ask.skip = ~(1u << i);
-		rc = kv_client_ask(c, &record.q);
+		rc = remove_insist(c, &record);
 		if (record.is_late)
 			return rc;
 		r->removed = record.removed;
@@ -164,24 +195,8 @@ remove_record(struct kv_client *c, struct remove_question *r)
 	return 0;
 }
 
-/*
- * The removal has its generation from here, so it is one and the same for each
- * master that is asked: one that was asked first and comes to it last removes
- * nothing that was put after this call.
- */
-static void
-generation_choose(struct kv_hub *hub, struct remove_question *r)
-{
-	r->is_late = false;
-	if (r->op != KV_REMOVE_ALL)
-		return;
-	r->generation = kv_hub_generation(hub);
-	r->generation.number++;
-	r->generation.random = kv_hub_seed(hub);
-}
-
 static int
-remove_once(struct kv_client *c, struct remove_question *r)
+remove_ask(struct kv_client *c, struct remove_question *r)
 {
 	int rc;
 
@@ -193,20 +208,9 @@ remove_once(struct kv_client *c, struct remove_question *r)
 		.build = remove_build,
 	};
 	r->q.take = remove_take;
-	rc = kv_client_ask(c, &r->q);
+	rc = remove_insist(c, r);
 	if (rc == 0 && !r->q.ask.from_local)
 		rc = remove_record(c, r);
-	return rc;
-}
-
-static int
-remove_ask(struct kv_client *c, struct remove_question *r)
-{
-	int rc, tries = 0;
-
-	do
-		rc = remove_once(c, r);
-	while (rc < 0 && r->is_late && ++tries < LATE_TRIES);
 	return rc;
 }
 

@@ -44,7 +44,8 @@ struct sim_call {
 	/* CALL_REMOVE: */
 	struct kv_generation generation;
 	uint32_t away;
-	int first;        /* the master that removed */
+	int first; /* the master that removed */
+	unsigned tries;
 	int told;         /* of the others: those before this one */
 	bool is_answered; /* that one */
 	bool is_begun;    /* the generation holds */

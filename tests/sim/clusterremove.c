@@ -9,7 +9,8 @@
 #include "svc/gentable.h"
 
 /* What a master may take: it asks nodes. */
-#define RELAY_NS (6 * KV_NS_PER_S)
+#define RELAY_NS   (6 * KV_NS_PER_S)
+#define LATE_TRIES 4 /* of one master; others remove at the same time */
 
 static int
 remove_build(struct kv_ask *ask, struct kv_conn *c, void *body)
@@ -69,6 +70,25 @@ remove_over(struct sim_call *call)
 }
 
 static void
+remove_failed(struct sim_call *call, int status)
+{
+	remove_may_fail(call, kv_status_text(status));
+	/* It may be done yet, as soon as what is broken is mended. */
+	call->r->cl->is_undone = true;
+	remove_end(call);
+}
+
+static void
+choose(struct sim_call *call)
+{
+	struct kv_hub *hub = &call->r->hub;
+
+	call->generation = kv_hub_generation(hub);
+	call->generation.number++;
+	call->generation.random = kv_hub_seed(hub);
+}
+
+static void
 take_generation(struct sim_call *call, const struct kv_remove_r *b)
 {
 	struct kv_generation g = kv_gentable_parse(&b->generation);
@@ -112,10 +132,17 @@ recorded(struct kv_ask *ask, int status, const struct kv_msg *msg)
 	(void)status;
 	if (b)
 		kv_hub_heard(&call->r->hub, kv_gentable_parse(&b->generation));
-	if (b && b->status == KV_EBUSY) {
-		remove_ask(call);
+	if (b && b->status == KV_EBUSY && ++call->tries < LATE_TRIES) {
+		choose(call);
+		call->told--;
+		record_next(call);
 		return;
 	}
+	if (b && b->status == KV_EBUSY) {
+		remove_failed(call, -KV_EBUSY);
+		return;
+	}
+	call->tries = 0;
 	call->is_unheard |= !b || b->status != KV_OK;
 	if (b && kv_get32(b->away) > call->away)
 		call->away = kv_get32(b->away);
@@ -136,15 +163,12 @@ removed(struct kv_ask *ask, int status, const struct kv_msg *msg)
 		 kv_status_text(status));
 	if (b)
 		kv_hub_heard(&call->r->hub, kv_gentable_parse(&b->generation));
-	if (b && b->status == KV_EBUSY) {
+	if (b && b->status == KV_EBUSY && ++call->tries < LATE_TRIES) {
 		remove_ask(call);
 		return;
 	}
 	if (!b || b->status != KV_OK) {
-		remove_may_fail(call, kv_status_text(b ? -b->status : status));
-		/* It may be done yet, as soon as what is broken is mended. */
-		cl->is_undone = true;
-		remove_end(call);
+		remove_failed(call, b ? -b->status : status);
 		return;
 	}
 	take_generation(call, b);
@@ -157,13 +181,9 @@ removed(struct kv_ask *ask, int status, const struct kv_msg *msg)
 static void
 remove_ask(struct sim_call *call)
 {
-	struct kv_hub *hub = &call->r->hub;
-
-	call->generation = kv_hub_generation(hub);
-	call->generation.number++;
+	choose(call);
 	call->is_answered = false;
 	call->told = 0;
-	call->generation.random = kv_hub_seed(hub);
 	call->ask = (struct kv_ask){
 		.type = KV_MSG_REMOVE,
 		.deadline = call->r->cl->clock.ns + DEADLINE_NS,
