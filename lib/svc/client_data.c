@@ -322,6 +322,7 @@ struct background {
 	struct kv_put_item *puts;
 	struct kv_get_item *gets;
 	size_t n;
+	bool is_put;
 	bool has_opts;
 	struct kv_put_opts put_opts;
 	struct kv_get_opts get_opts;
@@ -332,7 +333,7 @@ background_run(void *arg)
 {
 	struct background *b = arg;
 
-	if (b->puts)
+	if (b->is_put)
 		return kv_client_put(b->c, b->puts, b->n,
 				     b->has_opts ? &b->put_opts : NULL);
 	return kv_client_get(b->c, b->gets, b->n,
@@ -365,9 +366,9 @@ struct kv_op *
 kv_client_put_submit(struct kv_client *c, struct kv_put_item *items, size_t n,
 		     const struct kv_put_opts *opts)
 {
-	struct background b = { .c = c, .puts = items, .n = n };
+	struct background b = { .c = c, .puts = items, .n = n, .is_put = true };
 
-	if (!c || !items)
+	if (!c)
 		return NULL;
 	if (opts) {
 		b.put_opts = *opts;
@@ -382,7 +383,7 @@ kv_client_get_submit(struct kv_client *c, struct kv_get_item *items, size_t n,
 {
 	struct background b = { .c = c, .gets = items, .n = n };
 
-	if (!c || !items)
+	if (!c)
 		return NULL;
 	if (opts) {
 		b.get_opts = *opts;

@@ -318,6 +318,10 @@ test_submit(struct kv_client *c)
 	EXPECT(p.status, 0);
 	EXPECT(wait_for(kv_client_get_submit(c, &g, 1, NULL)), 1);
 	EXPECT(memcmp(got[1], block[1], BLOCK_BYTES), 0);
+	EXPECT(wait_for(kv_client_put_submit(c, NULL, 0, NULL)), 0);
+	EXPECT(wait_for(kv_client_get_submit(c, NULL, 0, NULL)), 0);
+	EXPECT(wait_for(kv_client_put_submit(c, NULL, 1, NULL)), -KV_EINVALID);
+	EXPECT(wait_for(kv_client_get_submit(c, NULL, 1, NULL)), -KV_EINVALID);
 	EXPECT(kv_client_unregister(c, got), 0);
 	EXPECT(kv_client_unregister(c, got), -KV_EINVALID);
 }
