@@ -85,7 +85,8 @@ struct kv_master {
 	struct kv_timer tick;
 	uint64_t tick_due;
 	uint64_t stopped_ns; /* in which this process did not run */
-	uint64_t started;    /* kv_master_now() then */
+	uint64_t started;    /* kv_master_now() then; or when the first node was
+			      * back after all of them had fallen silent */
 	struct kv_log_limit full_log, bad_log, stop_log, again_log;
 	struct kv_log_limit twin_log;
 	enum kv_master_phase phase;
@@ -100,6 +101,7 @@ struct kv_master {
 	unsigned n_joining;
 	unsigned n_missed; /* members that are hidden for what they missed */
 	unsigned n_loopback;
+	bool is_deserted;   /* all nodes fell silent, none is back yet */
 	unsigned slots_end; /* no member from here on */
 	uint64_t last_serial;
 	struct kv_defer sweep;

@@ -76,7 +76,7 @@ kv_member_after(struct kv_master *m, struct kv_id boot)
 bool
 kv_member_is_incomplete(struct kv_master *m)
 {
-	return m->n_joining > 0 || m->n_missed > 0 ||
+	return m->n_joining > 0 || m->n_missed > 0 || m->is_deserted ||
 	       kv_master_now(m) - m->started < m->o.ttl_ns;
 }
 
@@ -219,6 +219,20 @@ kv_member_leave(struct kv_masterpeer *p, const struct kv_msg *msg)
 	return 0;
 }
 
+/* A master that hears nobody any more is likely to be the one that was cut off:
+ * until its nodes are back it knows no more than one that was started anew. */
+static void
+silent(struct kv_member *mb)
+{
+	struct kv_master *m = mb->m;
+
+	kv_member_dead(mb, "silent for longer than the ttl");
+	if (m->n_members == 0) {
+		m->is_deserted = true;
+		m->started = kv_master_now(m);
+	}
+}
+
 void
 kv_member_tick(struct kv_master *m)
 {
@@ -230,7 +244,7 @@ kv_member_tick(struct kv_master *m)
 		if (mb->heir)
 			continue;
 		if (now - mb->heard > m->o.ttl_ns)
-			kv_member_dead(mb, "silent for longer than the ttl");
+			silent(mb);
 		else if (!mb->is_synced && now - mb->progress > m->o.ttl_ns)
 			kv_member_dead(mb, "it does not publish what it has");
 		else
@@ -354,6 +368,9 @@ slot_open(struct kv_master *m, struct kv_member *mb)
 	m->members[slot] = mb;
 	if (m->slots_end <= slot)
 		m->slots_end = slot + 1;
+	if (m->is_deserted)
+		m->started = kv_master_now(m);
+	m->is_deserted = false;
 	m->n_members++;
 	m->n_joining++;
 	m->n_loopback += mb->is_loopback;

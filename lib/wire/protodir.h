@@ -101,7 +101,8 @@ struct kv_nodes_r {
 	struct kv_le32 count;
 	struct kv_le64 master_keys; /* entries of the directory */
 	struct kv_le32 lacking;     /* nodes that only other masters have */
-	struct kv_le32 age_ms;      /* of this master */
+	struct kv_le32 age_ms; /* since its start, or all nodes were lost, or
+				* the first was back */
 
 	/* tail: records with their strings */
 };

@@ -363,6 +363,30 @@ a_silent_node_is_given_up_after_the_ttl(void **state)
 	assert_true(a.p.w.is_lost);
 }
 
+/* Then it may have been cut off itself, and they have all that they had. */
+static void
+a_master_that_hears_nobody_proves_no_miss(void **state)
+{
+	(void)state;
+	rig_put(&a, 1, 10, 0);
+	a.beats = false;
+	rig_ms(3000);
+	b.beats = false;
+	rig_ms(7800);
+	assert_int_equal(rig_stat(&req, "master_active_clients"), 1);
+	assert_false(rig_is_incomplete(&req));
+	rig_ms(30000);
+	assert_int_equal(rig_stat(&req, "master_active_clients"), 0);
+	assert_true(rig_is_incomplete(&req));
+	rig_kill(&b);
+	rig_up(&b, "10.0.0.3", 53, 2);
+	assert_true(rig_is_incomplete(&req));
+	rig_ms(9000);
+	assert_true(rig_is_incomplete(&req));
+	rig_ms(1100);
+	assert_false(rig_is_incomplete(&req));
+}
+
 static void
 a_killed_process_is_gone_at_once(void **state)
 {
@@ -626,6 +650,7 @@ main(void)
 		TWO(another_value_while_syncing_needs_no_check),
 		TWO(the_new_session_confirms_for_the_old),
 		TWO(a_silent_node_is_given_up_after_the_ttl),
+		TWO(a_master_that_hears_nobody_proves_no_miss),
 		TWO(a_killed_process_is_gone_at_once),
 		TWO(another_process_at_the_address_means_gone),
 		TWO(a_closed_port_alone_is_no_death),
