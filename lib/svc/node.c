@@ -404,6 +404,17 @@ kv_node_addr(const struct kv_node *node)
 	return node->addr;
 }
 
+void
+kv_node_forget_host(struct kv_node *node)
+{
+	const char *port = strrchr(node->addr, ':');
+
+	if (!port || port == node->addr)
+		return;
+	memmove(node->addr, port, strlen(port) + 1);
+	kv_session_rejoin(node);
+}
+
 const char *
 kv_node_bound(const struct kv_node *node, unsigned i)
 {

@@ -122,6 +122,9 @@ void kv_node_process_exit(struct kv_node *node, pid_t pid);
 const struct kv_id *kv_node_boot(const struct kv_node *node);
 /* As masters are told it. */
 const char *kv_node_addr(const struct kv_node *node);
+/* The host in it turned out to mean another one to others: masters are told the
+ * port only, also those that were told it, and take the host that they see. */
+void kv_node_forget_host(struct kv_node *node);
 /* The address that listen[i] was bound to, port 0 resolved. */
 const char *kv_node_bound(const struct kv_node *node, unsigned i);
 /* How many masters it was given, and with how many it has a session. */

@@ -287,6 +287,8 @@ bool kv_session_is_live(const struct kv_node *node, unsigned session);
 bool kv_session_vouches(const struct kv_node *node, const struct kv_object *o);
 /* How many different ones it was given. */
 unsigned kv_session_masters(const struct kv_node *node);
+/* What JOIN says has changed: masters that were told it are told anew. */
+void kv_session_rejoin(struct kv_node *node);
 /* Queues the object for every live master. A bit for each that has to answer
  * (kv_putkey_verdict) or to be given up (kv_putkey_session_lost). */
 unsigned kv_session_publish(struct kv_node *node, const struct kv_object *o);

@@ -284,20 +284,45 @@ struct starting {
 
 /* ---- the address ---- */
 
+/* The same host to everybody who looks it up. */
+static bool
+is_loopback(const struct kv_lookup_result *r)
+{
+	struct kv_addr a;
+	int i;
+
+	for (i = 0; i < r->n; i++) {
+		kv_lookup_name(&r->addrs[i], &a);
+		if (!kv_addr_is_loopback(&a))
+			return false;
+	}
+	return r->n > 0;
+}
+
 static void
 host_found(void *arg, int status, const struct kv_lookup_result *r)
 {
 	struct kv_pool *p = arg;
 
-	(void)r;
 	p->lookup = NULL;
 	if (status == -ENXIO || status == -ENONET)
 		kv_warn("others cannot reach this node by its name addr=%s: "
 			"%s",
 			p->addr, kv_sock_error_text(status));
+	if (status < 0 || !is_loopback(r))
+		return;
+	kv_warn("addr=%s is a loopback address here, others might take it for "
+		"their own: they are told the address that the master sees "
+		"(better name one that others reach)",
+		p->addr);
+	kv_node_forget_host(p->node);
 }
 
-/* A name that does not even resolve here is likely a mistake. */
+/*
+ * A name that does not even resolve here is likely a mistake, and that of the
+ * machine may stand for 127.0.1.1. It takes a moment; who comes sooner is told
+ * the name.
+ */
 static void
 host_look(struct kv_pool *p)
 {
@@ -305,7 +330,8 @@ host_look(struct kv_pool *p)
 	char err[KV_ADDR_ERROR_BYTES];
 
 	if (kv_addr_parse(p->addr, 0, &a, err, sizeof(err)) == 0 &&
-	    !kv_addr_is_unspecified(&a) && !kv_addr_is_numeric(&a))
+	    !kv_addr_is_unspecified(&a) && !kv_addr_is_numeric(&a) &&
+	    !kv_addr_is_loopback(&a))
 		p->lookup = kv_lookup_start(p->loop, &a, host_found, p);
 }
 

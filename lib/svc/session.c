@@ -114,6 +114,21 @@ kv_session_lost(struct kv_session *s, const char *why)
 	session_wait(s);
 }
 
+void
+kv_session_rejoin(struct kv_node *node)
+{
+	struct kv_session *s;
+	unsigned i;
+
+	for (i = 0; i < node->n_sessions; i++) {
+		s = node->sessions[i];
+		if (s->state < KV_SESSION_JOINING)
+			continue;
+		session_close(s, "it is told another address");
+		session_timer(s, session_dial, 0);
+	}
+}
+
 /* ---- silence ---- */
 
 static void

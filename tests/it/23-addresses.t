@@ -1,6 +1,7 @@
 #!/bin/sh
 # What a node or a master may be called: IPv6, a name that does not resolve, one
-# name for two nodes, one address for two nodes, no address.
+# name for two nodes, one address for two nodes, no address, a name that means
+# every host.
 # shellcheck disable=SC2086 # M and others are several words
 . "$(dirname "$0")/../lib/tap.sh"
 . "$(dirname "$0")/../lib/cluster.sh"
@@ -175,5 +176,34 @@ ok 'and no secret' try_for 5 grep -q \
 	'cannot be reached .*: another process has its address' mm.log
 ok 'there it is' kvget --socket="$T/b.sock" -o got own
 ok 'the same' cmp in got
+for name in a b; do
+	end $name
+done
+
+# ---- a name that is 127.0.1.1 to its own host (case-013) ----
+
+if unshare -m true 2>/dev/null; then
+	printf '127.0.1.1 own-name\n' >hosts
+	# shellcheck disable=SC2016 # for the inner shell
+	launch a ip netns exec "$NS-a" unshare -m sh -c '
+		mount --bind "$0" /etc/hosts
+		exec kvclient "$@"' "$T/hosts" --master=$MASTERS \
+		--host=own-name --port=20002 --socket="$T/a.sock" \
+		--global-segment-size=32MB || exit 70
+	seen()
+	{
+		ip netns exec "$NS-m" kvdiag --socket= --master=$MASTERS nodes |
+			grep -q '^own-name  *10\.9\.0\.1:20002  *live '
+	}
+	ok 'the master tells others what it sees' try_for 10 seen
+	like "$(cat a.log)" 'warn .*addr=own-name:20002 is a loopback address' \
+		'a line says why'
+	ok 'put there' kvput --socket="$T/a.sock" --timeout=5s named in
+	ok 'get from another host' ip netns exec "$NS-b" \
+		kvget --socket= --master=$MASTERS --timeout=5s -o got named
+	ok 'the same' cmp in got
+else
+	skip 'a name that is 127.0.1.1' 'unshare: not permitted'
+fi
 end_all
 done_testing

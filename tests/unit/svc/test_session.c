@@ -164,6 +164,25 @@ join_tells_who_and_where(void **state)
 }
 
 static void
+a_host_that_means_another_is_told_no_more(void **state)
+{
+	struct simmaster *m = &sim.masters[0];
+
+	(void)state;
+	join(0);
+	assert_string_equal(kv_node_addr(sim.node), "n:50052");
+	kv_node_forget_host(sim.node);
+	assert_string_equal(kv_node_addr(sim.node), ":50052");
+	assert_int_equal(kv_node_sessions(sim.node), 0);
+	simnode_run(&sim, 100);
+	assert_int_equal(m->joins, 2);
+	assert_int_equal(kv_node_sessions(sim.node), 1);
+	kv_node_forget_host(sim.node);
+	simnode_run(&sim, 100);
+	assert_int_equal(m->joins, 2);
+}
+
+static void
 a_master_that_is_not_there_is_waited_for(void **state)
 {
 	(void)state;
@@ -917,6 +936,7 @@ main(void)
 		WITH(setup, a_master_that_is_started_is_found_at_once),
 		WITH(setup, what_changed_is_told_early),
 		WITH(setup, join_tells_who_and_where),
+		WITH(setup, a_host_that_means_another_is_told_no_more),
 		WITH(setup, a_master_that_is_not_there_is_waited_for),
 		WITH(setup, a_refusing_master_is_asked_again),
 		WITH(setup, a_mute_master_is_given_up_and_dialled_again),
