@@ -291,9 +291,9 @@ a_new_session_has_time_for_old_puts(void **state)
 	join(1);
 	sim.masters[0].verdict = KV_VERDICT_OPEN;
 	simreq_open_tcp(&r, &sim);
-	id = simreq_put(&r, &item, 1,
-			&(struct simput_opts){ .random = 77,
-					       .budget_ms = 60000 });
+	id = simreq_put(
+		&r, &item, 1,
+		&(struct simput_opts){ .random = 77, .budget_ms = 60000 });
 	joins = sim.masters[0].joins;
 	simnode_run(&sim, 9000);
 	assert_int_equal(sim.masters[0].joins, joins);
