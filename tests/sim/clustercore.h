@@ -74,6 +74,8 @@ struct cluster {
 	bool is_split;        /* but there may be two values of a key */
 	bool is_undone;       /* and a removal may come late: until all is well
 			       * nothing need be found */
+	bool is_stale;        /* a master has not heard of a removal: what it
+			       * says of existence does not count */
 	uint64_t thawed;      /* when a master went on last */
 	unsigned n_removing;  /* removals under way */
 	bool is_afflicted;    /* something is broken */

@@ -236,6 +236,7 @@ cluster_recover(struct cluster *cl)
 	if (cl->is_undone)
 		cluster_model_forget(cl);
 	cl->is_split = cl->is_undone = cl->is_afflicted = false;
+	cl->is_stale = false;
 }
 
 void
@@ -246,6 +247,6 @@ cluster_settle(struct cluster *cl)
 	cluster_run(cl, 25 * KV_NS_PER_S);
 	cluster_drain(cl);
 	cl->is_quiet = true;
-	cl->is_undone = cl->is_afflicted = false;
+	cl->is_undone = cl->is_afflicted = cl->is_stale = false;
 	cl->patience_ns = 1350 * KV_NS_PER_MS;
 }

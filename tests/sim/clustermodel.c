@@ -288,7 +288,7 @@ cluster_judge_exist(struct sim_call *call, unsigned i, int status)
 		 (double)call->started / 1e9, call->exists[i].exists);
 	/* One that is being put exists, but need not be found yet. */
 	if (call->exists[i].exists)
-		m->is_seen |= is_kept(call) && m->puts == 0 &&
+		m->is_seen |= is_kept(call) && m->puts == 0 && !cl->is_stale &&
 			      cl->clock.ns > cl->thawed + STALE_NS;
 	else if ((call->must[i] || call->is_seen[i]) && cluster_is_well(call))
 		cluster_forbid(cl, "%s is said not to exist (%s)",

@@ -63,6 +63,7 @@ remove_over(struct sim_call *call)
 		remove_may_fail(call, "some nodes were away");
 	/* What is put at a node before it joins there may go with the rest. */
 	cl->is_undone |= call->away > 0 && call->is_unheard;
+	cl->is_stale |= call->is_unheard;
 	if (call->away == 0 && cluster_is_promised(call) && !call->is_split &&
 	    !cl->is_split)
 		cluster_model_removed(call);
