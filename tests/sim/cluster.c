@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/log.h"
 
@@ -94,11 +95,48 @@ cluster_master_freeze(struct cluster *cl, unsigned i, bool freeze)
 	simnet_process_stop(cl->net, m->pid, freeze);
 }
 
+static struct sim_pool *
+pool_new(struct cluster *cl, struct sim_node *n, struct kv_id boot)
+{
+	struct sim_pool *pool = calloc(1, sizeof(*pool));
+
+	assert(pool);
+	pool->is_shared = n->has_file;
+	pool->bytes = n->has_file ? n->bytes : calloc(1, cl->o.pool_bytes);
+	assert(pool->bytes);
+	pool->boot = boot;
+	pool->next = cl->pools;
+	cl->pools = pool;
+	return pool;
+}
+
+static void
+file_open(struct cluster *cl, struct sim_node *n)
+{
+	n->has_file = true;
+	n->bytes = calloc(1, cl->o.pool_bytes);
+	assert(n->bytes);
+	simpool_open(&n->file, cl->o.pool_bytes);
+	simpool_lock(&n->file);
+	n->file.head.pool = id_of(cl, 'P');
+}
+
+/* With nobody there it is held for nobody. */
+static void
+file_close(struct cluster *cl, struct sim_node *n)
+{
+	if (!n->has_file)
+		return;
+	if (simpool_is_attached(&n->file))
+		cluster_forbid(cl, "%s: somebody is still attached", n->host);
+	simpool_close(&n->file);
+	free(n->bytes);
+}
+
 void
 cluster_node_start(struct cluster *cl, unsigned i)
 {
 	struct sim_node *n = &cl->nodes[i];
-	struct sim_pool *pool;
 	struct kv_node_opts o = {
 		.loop = cl->loop,
 		.pool_bytes = cl->o.pool_bytes,
@@ -115,20 +153,14 @@ cluster_node_start(struct cluster *cl, unsigned i)
 
 	if (n->node)
 		return;
-	pool = calloc(1, sizeof(*pool));
-	assert(pool);
-	pool->bytes = calloc(1, cl->o.pool_bytes);
-	assert(pool->bytes);
-	pool->boot = o.boot;
-	pool->next = cl->pools;
-	cl->pools = pool;
 	n->pid = cl->next_pid++;
 	snprintf(listen, sizeof(listen), "tcp:%s:50052", n->host);
 	snprintf(local, sizeof(local), "unix:%s", n->socket);
 	o.listen[0] = listen;
 	o.listen[1] = local;
 	o.addr = listen + strlen("tcp:");
-	o.pool = pool->bytes;
+	o.pool = pool_new(cl, n, o.boot)->bytes;
+	o.file = n->has_file ? simpool_begin(&n->file) : NULL;
 	for (j = 0; j < cl->o.masters; j++) {
 		snprintf(masters[j], sizeof(masters[j]), "%s:50051",
 			 cl->masters[j].host);
@@ -142,6 +174,26 @@ cluster_node_start(struct cluster *cl, unsigned i)
 	kv_node_ready_end(n->node);
 }
 
+/* Its file stays as it is. */
+static void
+node_free(struct sim_node *n)
+{
+	uint8_t *index = NULL;
+	size_t bytes = SIMPOOL_INDEX_MAX;
+
+	if (n->has_file) {
+		index = malloc(bytes);
+		assert(index);
+		memcpy(index, n->file.index, bytes);
+	}
+	kv_node_free(n->node);
+	n->node = NULL;
+	if (n->has_file)
+		simpool_end(&n->file);
+	assert(!index || memcmp(index, n->file.index, bytes) == 0);
+	free(index);
+}
+
 void
 cluster_node_kill(struct cluster *cl, unsigned i)
 {
@@ -149,10 +201,9 @@ cluster_node_kill(struct cluster *cl, unsigned i)
 
 	if (!n->node)
 		return;
-	cluster_lost(cl);
+	kv_debug("%.6f kill %s", (double)cl->clock.ns / 1e9, n->host);
 	simnet_process_exit(cl->net, n->pid);
-	kv_node_free(n->node);
-	n->node = NULL;
+	node_free(n);
 }
 
 /* ---- requesters ---- */
@@ -176,7 +227,8 @@ static void
 sim_unmap(void *arg, struct kv_hub_map *map)
 {
 	(void)arg;
-	(void)map;
+	if (map->fd >= 0)
+		close(map->fd);
 }
 
 static void
@@ -282,6 +334,8 @@ cluster_new(const struct cluster_opts *o)
 		snprintf(cl->nodes[i].host, 16, "n%u", i);
 		snprintf(cl->nodes[i].socket, sizeof(cl->nodes[i].socket),
 			 "/n%u.sock", i);
+		if (o->files & 1u << i)
+			file_open(cl, &cl->nodes[i]);
 		cluster_node_start(cl, i);
 	}
 	for (i = 0; i < o->requesters; i++)
@@ -325,7 +379,7 @@ node_end(struct cluster *cl, unsigned i)
 		cluster_run(cl, 10 * KV_NS_PER_MS);
 	}
 	simnet_process_exit(cl->net, cl->nodes[i].pid);
-	kv_node_free(cl->nodes[i].node);
+	node_free(&cl->nodes[i]);
 }
 
 void
@@ -347,9 +401,12 @@ cluster_free(struct cluster *cl)
 	kv_loop_free(cl->loop);
 	while ((p = cl->pools)) {
 		cl->pools = p->next;
-		free(p->bytes);
+		if (!p->is_shared)
+			free(p->bytes);
 		free(p);
 	}
+	for (i = 0; i < cl->o.nodes; i++)
+		file_close(cl, &cl->nodes[i]);
 	free(cl->model);
 	free(cl);
 }

@@ -40,7 +40,8 @@ struct cluster_opts {
 	uint64_t pool_bytes; /* of each node */
 	uint64_t size_max;   /* of a value */
 	unsigned replicas_max;
-	bool chunked; /* see simnet.h */
+	unsigned files; /* bits: nodes with a pool that outlives them */
+	bool chunked;   /* see simnet.h */
 };
 
 struct cluster *cluster_new(const struct cluster_opts *o);

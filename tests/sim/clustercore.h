@@ -10,6 +10,7 @@
 #include "cluster.h"
 #include "event/loop.h"
 #include "simnet.h"
+#include "simpool.h"
 #include "svc/chan.h"
 #include "svc/hub.h"
 #include "svc/master.h"
@@ -35,6 +36,7 @@ struct sim_pool {
 	struct sim_pool *next;
 	struct kv_id boot;
 	char *bytes;
+	bool is_shared; /* the bytes are the node's */
 };
 
 struct sim_node {
@@ -42,6 +44,9 @@ struct sim_node {
 	char socket[40];
 	pid_t pid;
 	struct kv_node *node; /* NULL: dead */
+	bool has_file;        /* its pool outlives it */
+	struct simpool file;
+	char *bytes; /* with a file: those of the pool */
 };
 
 struct sim_requester {
@@ -77,6 +82,8 @@ struct cluster {
 	bool is_stale;        /* a master has not heard of a removal: what it
 			       * says of existence does not count */
 	uint64_t thawed;      /* when a master went on last */
+	uint64_t removal;     /* the last one of which masters know: when it
+			       * began; 0: none */
 	unsigned n_removing;  /* removals under way */
 	bool is_afflicted;    /* something is broken */
 	unsigned epoch;       /* what was before the last loss counts no more */

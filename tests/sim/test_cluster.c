@@ -43,6 +43,7 @@ random_opts(uint64_t seed, unsigned long masters)
 		.size_max = 100000 + kv_rng_below(&r, 200000),
 		.replicas_max = 1 + (unsigned)kv_rng_below(&r, 2),
 		.chunked = kv_rng_below(&r, 2),
+		.files = (unsigned)kv_rng_below(&r, 1 << 12),
 	};
 }
 
