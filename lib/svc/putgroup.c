@@ -228,6 +228,9 @@ data_send(struct kv_putgroup *g, size_t at, struct kv_le64 grant)
 	struct sending *s;
 	int n;
 
+	/* It may be gone before the node's last words on the other one. */
+	if (!c)
+		return -KV_ECONNLOST;
 	for (off = 0; off < size; off += part) {
 		part = kv_min_u64(size - off, DATA_BYTES);
 		n = kv_vec_iov(it->bufs, it->nbufs, off, part, iov,
