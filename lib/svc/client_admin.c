@@ -152,12 +152,15 @@ generation_choose(struct kv_hub *hub, struct remove_question *r)
 static int
 remove_insist(struct kv_client *c, struct remove_question *r)
 {
+	uint64_t until = kv_clock_now(&(struct kv_clock){ 0 }) +
+			 c->timeout_ms * KV_NS_PER_MS;
 	int rc, tries = 0;
 
 	for (;;) {
 		r->is_late = false;
 		rc = kv_client_ask(c, &r->q);
-		if (rc >= 0 || !r->is_late || ++tries == LATE_TRIES)
+		if (rc >= 0 || !r->is_late || ++tries == LATE_TRIES ||
+		    kv_clock_now(&(struct kv_clock){ 0 }) >= until)
 			return rc;
 		generation_choose(&c->hub, r);
 	}
