@@ -79,6 +79,7 @@ cluster_master_kill(struct cluster *cl, unsigned i)
 	simnet_process_exit(cl->net, m->pid);
 	kv_master_free(m->m);
 	m->m = NULL;
+	cl->removal = 0;
 }
 
 void
@@ -121,6 +122,18 @@ file_open(struct cluster *cl, struct sim_node *n)
 	n->file.head.pool = id_of(cl, 'P');
 }
 
+/* Somebody writes over a page of it, when no call reads there any more. */
+static void
+file_damage(struct cluster *cl, struct sim_node *n)
+{
+	const uint64_t page = 4096;
+	uint64_t at = page * kv_rng_below(&cl->rng, cl->o.pool_bytes / page);
+
+	if (cl->is_damaging && n->has_file && n->killed &&
+	    cl->clock.ns > n->killed + DEADLINE_NS + KV_NS_PER_S)
+		kv_rng_bytes(&cl->rng, n->bytes + at, page);
+}
+
 /* With nobody there it is held for nobody. */
 static void
 file_close(struct cluster *cl, struct sim_node *n)
@@ -159,6 +172,7 @@ cluster_node_start(struct cluster *cl, unsigned i)
 	o.listen[0] = listen;
 	o.listen[1] = local;
 	o.addr = listen + strlen("tcp:");
+	file_damage(cl, n);
 	o.pool = pool_new(cl, n, o.boot)->bytes;
 	o.file = n->has_file ? simpool_begin(&n->file) : NULL;
 	for (j = 0; j < cl->o.masters; j++) {
@@ -203,6 +217,7 @@ cluster_node_kill(struct cluster *cl, unsigned i)
 		return;
 	kv_debug("%.6f kill %s", (double)cl->clock.ns / 1e9, n->host);
 	simnet_process_exit(cl->net, n->pid);
+	n->killed = cl->clock.ns;
 	node_free(n);
 }
 

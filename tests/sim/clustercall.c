@@ -45,8 +45,8 @@ cluster_call_ended(struct sim_call *call)
 	struct cluster *cl = call->r->cl;
 	uint64_t took = cl->clock.ns - call->started;
 	bool is_remove = call->kind == CALL_REMOVE;
-	/* Each master has its time. */
-	uint64_t most = DEADLINE_NS * (is_remove ? cl->o.masters : 1);
+	/* Each master has its time, and is asked again within that. */
+	uint64_t most = DEADLINE_NS * (is_remove ? 2 * cl->o.masters : 1);
 
 	/* A put waits for one of the same key by who cannot reach the node. */
 	if (took > most + SLACK_NS || (cluster_is_well(call) && !is_remove &&
@@ -265,7 +265,7 @@ is_idle(const struct cluster *cl)
 void
 cluster_drain(struct cluster *cl)
 {
-	uint64_t until = cl->clock.ns + (MASTERS_MAX + 1) * DEADLINE_NS;
+	uint64_t until = cl->clock.ns + (2 * MASTERS_MAX + 1) * DEADLINE_NS;
 
 	while (!is_idle(cl)) {
 		if (cl->clock.ns > until)

@@ -46,6 +46,7 @@ struct sim_call {
 	uint32_t away;
 	int first; /* the master that removed */
 	unsigned tries;
+	uint64_t asked, until;
 	int told;         /* of the others: those before this one */
 	bool is_answered; /* that one */
 	bool is_begun;    /* the generation holds */
@@ -81,9 +82,9 @@ void cluster_judge_exist(struct sim_call *call, unsigned i, int status);
 /* Nothing need be found, and no verdict counts, of what overlaps with a
  * removal. */
 void cluster_model_forget(struct cluster *cl);
-/* What was stored before this call began is not to be seen again, whatever
+/* What was stored before a removal began is not to be seen again, whatever
  * happens from now on. */
-void cluster_model_removed(const struct sim_call *call);
+void cluster_model_removed(struct cluster *cl, uint64_t began);
 
 /* What comes of it is bound by the promises. */
 bool cluster_is_promised(const struct sim_call *call);

@@ -47,6 +47,7 @@ struct sim_node {
 	bool has_file;        /* its pool outlives it */
 	struct simpool file;
 	char *bytes; /* with a file: those of the pool */
+	uint64_t killed;
 };
 
 struct sim_requester {
@@ -79,6 +80,9 @@ struct cluster {
 	bool is_split;        /* but there may be two values of a key */
 	bool is_undone;       /* and a removal may come late: until all is well
 			       * nothing need be found */
+	bool is_crashed;      /* nothing is broken but a node with a pool file,
+			       * which was killed */
+	bool is_damaging;     /* what dead nodes left is written over */
 	bool is_stale;        /* a master has not heard of a removal: what it
 			       * says of existence does not count */
 	uint64_t thawed;      /* when a master went on last */
@@ -100,6 +104,8 @@ struct sim_key *cluster_keys_new(unsigned n);
 /* Something is broken: what was put need not be found any more. */
 void cluster_lost(struct cluster *cl);
 
+/* A node with a pool file was killed: what was new need not come back. */
+void cluster_unsummed(struct cluster *cl);
 /* Until it is mended masters may not hear of each other's nodes: there may be
  * two values of a key. One is found still. */
 void cluster_split(struct cluster *cl);

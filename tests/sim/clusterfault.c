@@ -28,7 +28,7 @@ cluster_fault(struct cluster *cl)
 	const char *a = host_any(cl), *b = host_any(cl);
 
 	cluster_lost(cl);
-	cl->is_afflicted = true;
+	cl->is_afflicted = cl->is_damaging = true;
 	switch (kv_rng_below(&cl->rng, 14)) {
 	case 0:
 		cluster_node_kill(cl, node);
@@ -142,6 +142,27 @@ split(struct cluster *cl)
 			cl->requesters[i].is_parted = true;
 }
 
+/* A node with a pool file is killed, and perhaps soon there again. While it is
+ * away another value may take the place of one that it has. */
+static void
+crash(struct cluster *cl)
+{
+	unsigned n = (unsigned)kv_rng_below(&cl->rng, cl->o.nodes), i;
+
+	if (!cl->nodes[n].has_file)
+		return;
+	cluster_unsummed(cl);
+	cluster_split(cl);
+	for (i = 0; i < cl->o.requesters; i++)
+		cl->requesters[i].is_parted = true;
+	cluster_node_kill(cl, n);
+	cl->is_crashed = true;
+	if (kv_rng_below(&cl->rng, 2) == 0)
+		return;
+	cluster_run(cl, kv_rng_below(&cl->rng, 3 * KV_NS_PER_S));
+	cluster_node_start(cl, n);
+}
+
 void
 cluster_afflict(struct cluster *cl)
 {
@@ -149,7 +170,7 @@ cluster_afflict(struct cluster *cl)
 	const char *host = cl->masters[master].host;
 
 	cl->is_afflicted = true;
-	switch (kv_rng_below(&cl->rng, 8)) {
+	switch (kv_rng_below(&cl->rng, 10)) {
 	case 0:
 		cluster_master_kill(cl, master);
 		break;
@@ -173,11 +194,15 @@ cluster_afflict(struct cluster *cl)
 	case 6:
 		split(cl);
 		break;
+	case 7:
+	case 8:
+		crash(cl);
+		break;
 	default:
 		part(cl);
 		break;
 	}
-	if (kv_rng_below(&cl->rng, 4) == 0)
+	if (!cl->is_crashed && kv_rng_below(&cl->rng, 4) == 0)
 		simnet_reset(cl->net, host, NULL);
 }
 
@@ -233,10 +258,13 @@ cluster_recover(struct cluster *cl)
 		cluster_run(cl, 6 * KV_NS_PER_S);
 		cl->requesters[i].is_parted = false;
 	}
+	if (cl->removal)
+		cluster_model_removed(cl, cl->removal);
+	cl->removal = 0;
 	if (cl->is_undone)
 		cluster_model_forget(cl);
 	cl->is_split = cl->is_undone = cl->is_afflicted = false;
-	cl->is_stale = false;
+	cl->is_stale = cl->is_crashed = false;
 }
 
 void
@@ -246,6 +274,9 @@ cluster_settle(struct cluster *cl)
 	/* Dead sessions end, backed-off dials come, sickness is forgotten. */
 	cluster_run(cl, 25 * KV_NS_PER_S);
 	cluster_drain(cl);
+	if (cl->removal)
+		cluster_model_removed(cl, cl->removal);
+	cl->removal = 0;
 	cl->is_quiet = true;
 	cl->is_undone = cl->is_afflicted = cl->is_stale = false;
 	cl->patience_ns = 1350 * KV_NS_PER_MS;

@@ -6,6 +6,9 @@
 
 #define ATTEMPTS_MAX 1024 /* of one key that are remembered */
 
+/* What came to a pool so short a time before its node was killed may have no
+ * sum yet. */
+#define UNSUMMED_NS (100 * KV_NS_PER_MS)
 /* A master that was stopped says for a moment what it knew before. */
 #define STALE_NS KV_NS_PER_S
 
@@ -20,10 +23,11 @@ struct attempt {
 
 struct sim_key {
 	struct attempt attempts[ATTEMPTS_MAX];
-	unsigned n;    /* in all; the last ATTEMPTS_MAX are kept */
-	uint64_t must; /* tag that every get has to find; 0: none */
-	bool is_seen;  /* there is a value, whichever */
-	unsigned puts; /* under way */
+	unsigned n;     /* in all; the last ATTEMPTS_MAX are kept */
+	uint64_t must;  /* tag that every get has to find; 0: none */
+	bool is_seen;   /* there is a value, whichever */
+	uint64_t since; /* when that was known first */
+	unsigned puts;  /* under way */
 };
 
 void
@@ -62,11 +66,28 @@ cluster_keys_new(unsigned n)
 	return calloc(n, sizeof(struct sim_key));
 }
 
+static void
+key_forget(struct sim_key *m)
+{
+	m->must = 0;
+	m->is_seen = false;
+}
+
 void
 cluster_lost(struct cluster *cl)
 {
 	cl->is_quiet = false;
 	cluster_model_forget(cl);
+}
+
+void
+cluster_unsummed(struct cluster *cl)
+{
+	struct sim_key *m;
+
+	for (m = cl->model; m < cl->model + cl->o.keys; m++)
+		if (m->is_seen && cl->clock.ns < m->since + UNSUMMED_NS)
+			key_forget(m);
 }
 
 void
@@ -129,6 +150,14 @@ cluster_model_put(struct sim_call *call, unsigned i, uint64_t size)
 	m->puts++;
 }
 
+static void
+key_is_seen(const struct cluster *cl, struct sim_key *m)
+{
+	if (!m->is_seen)
+		m->since = cl->clock.ns;
+	m->is_seen = true;
+}
+
 /* The key has this value, and keeps it. */
 static void
 value_is_seen(struct sim_call *call, unsigned i, uint64_t tag)
@@ -144,7 +173,7 @@ value_is_seen(struct sim_call *call, unsigned i, uint64_t tag)
 		cluster_forbid(cl, "%s had value %llu, and has %llu",
 			       call->name[i], (unsigned long long)m->must,
 			       (unsigned long long)tag);
-	m->is_seen = true;
+	key_is_seen(cl, m);
 }
 
 void
@@ -219,7 +248,8 @@ get_judge_hit(struct cluster *cl, struct sim_call *call, unsigned i)
 	free(scratch);
 	if (it->len == 0) {
 		/* The empty value has no tag. */
-		cl->model[call->key[i]].is_seen |= is_kept(call);
+		if (is_kept(call))
+			key_is_seen(cl, m);
 		return;
 	}
 	if (!a) {
@@ -287,10 +317,11 @@ cluster_judge_exist(struct sim_call *call, unsigned i, int status)
 		 (double)cl->clock.ns / 1e9, call->r->i, call->name[i],
 		 (double)call->started / 1e9, call->exists[i].exists);
 	/* One that is being put exists, but need not be found yet. */
-	if (call->exists[i].exists)
-		m->is_seen |= is_kept(call) && m->puts == 0 && !cl->is_stale &&
-			      cl->clock.ns > cl->thawed + STALE_NS;
-	else if ((call->must[i] || call->is_seen[i]) && cluster_is_well(call))
+	if (call->exists[i].exists && is_kept(call) && m->puts == 0 &&
+	    !cl->is_stale && cl->clock.ns > cl->thawed + STALE_NS)
+		key_is_seen(cl, m);
+	else if (!call->exists[i].exists &&
+		 (call->must[i] || call->is_seen[i]) && cluster_is_well(call))
 		cluster_forbid(cl, "%s is said not to exist (%s)",
 			       call->name[i], kv_status_text(status));
 }
@@ -303,16 +334,13 @@ cluster_model_forget(struct cluster *cl)
 	unsigned k;
 
 	cl->epoch++;
-	for (k = 0; k < cl->o.keys; k++) {
-		cl->model[k].must = 0;
-		cl->model[k].is_seen = false;
-	}
+	for (k = 0; k < cl->o.keys; k++)
+		key_forget(&cl->model[k]);
 }
 
 void
-cluster_model_removed(const struct sim_call *call)
+cluster_model_removed(struct cluster *cl, uint64_t began)
 {
-	struct cluster *cl = call->r->cl;
 	struct attempt *a;
 	unsigned k, i;
 
@@ -320,8 +348,7 @@ cluster_model_removed(const struct sim_call *call)
 	for (k = 0; k < cl->o.keys; k++)
 		for (i = 0; i < ATTEMPTS_MAX; i++) {
 			a = &cl->model[k].attempts[i];
-			if (a->stored && a->stored < call->started &&
-			    !a->removed)
+			if (a->stored && a->stored < began && !a->removed)
 				a->removed = cl->clock.ns;
 		}
 }

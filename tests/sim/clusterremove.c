@@ -66,7 +66,12 @@ remove_over(struct sim_call *call)
 	cl->is_stale |= call->is_unheard;
 	if (call->away == 0 && cluster_is_promised(call) && !call->is_split &&
 	    !cl->is_split)
-		cluster_model_removed(call);
+		cluster_model_removed(cl, call->started);
+	/* A killed one gives nothing out before it knows. */
+	if (cl->is_crashed && !call->is_unheard)
+		cluster_model_removed(cl, call->started);
+	/* What is away gives it up before it is shown again. */
+	cl->removal = call->started;
 	remove_end(call);
 }
 
@@ -87,6 +92,16 @@ choose(struct sim_call *call)
 	call->generation = kv_hub_generation(hub);
 	call->generation.number++;
 	call->generation.random = kv_hub_seed(hub);
+}
+
+/* By number and by time, as the client. */
+static bool
+may_insist(struct sim_call *call)
+{
+	if (call->tries == 0)
+		call->until = call->asked + DEADLINE_NS;
+	return ++call->tries < LATE_TRIES &&
+	       call->r->cl->clock.ns < call->until;
 }
 
 static void
@@ -112,6 +127,7 @@ record_next(struct sim_call *call)
 		remove_over(call);
 		return;
 	}
+	call->asked = call->r->cl->clock.ns;
 	call->ask = (struct kv_ask){
 		.type = KV_MSG_REMOVE,
 		.is_extra = true,
@@ -133,7 +149,7 @@ recorded(struct kv_ask *ask, int status, const struct kv_msg *msg)
 	(void)status;
 	if (b)
 		kv_hub_heard(&call->r->hub, kv_gentable_parse(&b->generation));
-	if (b && b->status == KV_EBUSY && ++call->tries < LATE_TRIES) {
+	if (b && b->status == KV_EBUSY && may_insist(call)) {
 		choose(call);
 		call->told--;
 		record_next(call);
@@ -164,7 +180,7 @@ removed(struct kv_ask *ask, int status, const struct kv_msg *msg)
 		 kv_status_text(status));
 	if (b)
 		kv_hub_heard(&call->r->hub, kv_gentable_parse(&b->generation));
-	if (b && b->status == KV_EBUSY && ++call->tries < LATE_TRIES) {
+	if (b && b->status == KV_EBUSY && may_insist(call)) {
 		remove_ask(call);
 		return;
 	}
@@ -185,6 +201,7 @@ remove_ask(struct sim_call *call)
 	choose(call);
 	call->is_answered = false;
 	call->told = 0;
+	call->asked = call->r->cl->clock.ns;
 	call->ask = (struct kv_ask){
 		.type = KV_MSG_REMOVE,
 		.deadline = call->r->cl->clock.ns + DEADLINE_NS,
