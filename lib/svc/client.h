@@ -89,9 +89,10 @@ struct kv_client_question {
 /* Asks and waits. 0 or -kv_status. */
 int kv_client_ask(struct kv_client *c, struct kv_client_question *q);
 
-/* Asks masters for the table of nodes, which goes to the hub. *young_ms: see
- * struct kv_roll. 0 or -kv_status. */
-int kv_client_ask_nodes(struct kv_client *c, unsigned *young_ms);
+/* Asks masters for the table of nodes, which goes to the hub. timeout_ms 0: the
+ * client's; *young_ms: see struct kv_roll. 0 or -kv_status. */
+int kv_client_ask_nodes(struct kv_client *c, uint32_t timeout_ms,
+			unsigned *young_ms);
 
 /* Whether it is a pattern for kv_client_list() and others: 0, or -KV_EINVALID
  * with one line in err that says what is wrong with it and where. */

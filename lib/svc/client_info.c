@@ -117,13 +117,14 @@ nodes_abort(void *op)
 }
 
 int
-kv_client_ask_nodes(struct kv_client *c, unsigned *young_ms)
+kv_client_ask_nodes(struct kv_client *c, uint32_t timeout_ms,
+		    unsigned *young_ms)
 {
 	struct nodes_call call = { .roll = { .fn = nodes_told } };
 	struct kv_client_chan *cc;
 	int status;
 
-	cc = kv_client_enter(c, 0, &call.roll.deadline, &status);
+	cc = kv_client_enter(c, timeout_ms, &call.roll.deadline, &status);
 	if (!cc)
 		return status;
 	kv_roll_start(cc->ch, &call.roll);
@@ -142,7 +143,7 @@ kv_client_nodes(struct kv_client *c, struct kv_node_info *nodes, size_t max)
 
 	if (!c || (max > 0 && !nodes))
 		return -KV_EINVALID;
-	status = kv_client_ask_nodes(c, &young_ms);
+	status = kv_client_ask_nodes(c, 0, &young_ms);
 	if (status < 0)
 		return status;
 	all = kv_hub_nodes(&c->hub, &n);

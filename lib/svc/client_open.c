@@ -11,6 +11,7 @@
 #include "base/attr.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/num.h"
 #include "base/sockpath.h"
 #include "base/status.h"
 #include "mem/copier.h"
@@ -235,11 +236,15 @@ static int
 masters_wait(struct kv_client *c, bool has_local, uint64_t until)
 {
 	unsigned young_ms = 0;
+	uint64_t now, left_ms;
 	bool is_over;
 	int status;
 
 	for (;;) {
-		status = kv_client_ask_nodes(c, &young_ms);
+		now = kv_clock_now(&(struct kv_clock){ 0 });
+		left_ms = until > now ? (until - now) / KV_NS_PER_MS : 0;
+		left_ms = kv_min_u64(kv_max_u64(left_ms, 1), c->timeout_ms);
+		status = kv_client_ask_nodes(c, (uint32_t)left_ms, &young_ms);
 		is_over = status == 0 ? young_ms == 0 : has_local;
 		/* An embedded node is waited for until others find it. */
 		if (c->pool)

@@ -1,20 +1,24 @@
 /*
- * What a call does when no owner answers.
+ * What a call does when no owner answers, or no master.
  *
  *	deadline MASTER PID...
  *
  * MASTER has the nodes of these processes, which are stopped for a while.
  */
+#include <arpa/inet.h>
 #include <kvpool.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "expect.h"
 
 enum {
 	TIMEOUT_MS = 500,
 	SLACK_MS = 2000, /* a busy machine */
+	OPEN_SLACK_MS = 1200,
 	BYTES = 1 << 20,
 };
 
@@ -55,6 +59,40 @@ ends(struct kv_op *op)
 	return ms;
 }
 
+/* case-014: four masters to which one can connect, and which never answer. */
+static void
+test_open(void)
+{
+	char masters[128] = "", err[256];
+	const struct kv_client_opts o = {
+		.size = sizeof(o),
+		.master = masters,
+		.socket = "",
+		.timeout_ms = 60000,
+		.open_timeout_ms = TIMEOUT_MS,
+	};
+	struct sockaddr_in a = { .sin_family = AF_INET };
+	socklen_t len = sizeof(a);
+	int fd[4], at = 0;
+
+	a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	for (int i = 0; i < 4; i++) {
+		fd[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+		a.sin_port = 0;
+		EXPECT(bind(fd[i], (struct sockaddr *)&a, sizeof(a)), 0);
+		EXPECT(listen(fd[i], 16), 0);
+		EXPECT(getsockname(fd[i], (struct sockaddr *)&a, &len), 0);
+		at += snprintf(masters + at, sizeof(masters) - (size_t)at,
+			       "%s127.0.0.1:%d", at ? "," : "",
+			       ntohs(a.sin_port));
+	}
+	begin_ms = now_ms();
+	EXPECT(kv_client_open(&o, err, sizeof(err)) == NULL, 1);
+	EXPECT(now_ms() - begin_ms < TIMEOUT_MS + OPEN_SLACK_MS, 1);
+	for (int i = 0; i < 4; i++)
+		close(fd[i]);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -77,6 +115,7 @@ main(int argc, char **argv)
 	long result, ms;
 
 	EXPECT(argc > 2, 1);
+	test_open();
 	c = kv_client_open(&o, err, sizeof(err));
 	EXPECT(c != NULL, 1);
 	EXPECT(kv_client_put_one(c, "there", 5, value, BYTES), 0);

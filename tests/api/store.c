@@ -113,7 +113,7 @@ test_one(struct kv_client *c)
 	EXPECT(kv_client_get_one(c, long_key, 1024, buf, 8, NULL), 1);
 }
 
-/* Each of these is one caller's mistake. */
+/* case-002: each of these is one caller's mistake. */
 static void
 test_nulls(struct kv_client *c)
 {
@@ -139,6 +139,12 @@ test_nulls(struct kv_client *c)
 		EXPECT(p[i].status, i < 3 ? -KV_EINVALID : 0);
 		EXPECT(g[i].status, i < 3 ? -KV_EINVALID : 0);
 	}
+	/* Nothing is none. */
+	EXPECT(kv_client_put(c, NULL, 0, NULL), 0);
+	EXPECT(kv_client_get(c, NULL, 0, NULL), 0);
+	EXPECT(kv_client_view(c, NULL, 0, 0), 0);
+	EXPECT(kv_client_exist(c, NULL, 0, NULL, 0), 0);
+	EXPECT(kv_client_remove(c, NULL, 0, 0, NULL, NULL), 0);
 	EXPECT(kv_client_put(c, NULL, 1, NULL), -KV_EINVALID);
 	EXPECT(kv_client_get(c, NULL, 1, NULL), -KV_EINVALID);
 	EXPECT(kv_client_put(NULL, p, 1, NULL), -KV_EINVALID);
@@ -179,7 +185,8 @@ test_opts(struct kv_client *c)
 	EXPECT(g.status, -KV_EMISS);
 }
 
-/* Blocks of a model's layers: each value out of three buffers. */
+/* Blocks of a model's layers: each value out of three buffers. One that is
+ * absent fails alone (case-002). */
 static void
 test_batch(struct kv_client *c, const char *peer)
 {

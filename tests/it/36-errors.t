@@ -107,14 +107,16 @@ longest=$T/$(head -c $((106 - ${#T})) /dev/zero | tr '\0' s)
 exits 69 'a path of 107 bytes' kvget -s "$longest" k
 like "$(cat err)" 'no such socket' 'is none too many'
 
-# case-023: variables that Kubernetes sets.
-exits 69 'KVCLIENT_PORT and the like mean nothing' env \
-	KVMASTER_PORT=tcp://10.0.0.1:50051 KVCLIENT_PORT=tcp://10.0.0.1:50052 \
+# case-023: variables that Kubernetes sets; the daemons below have them, too.
+export KVMASTER_PORT=tcp://10.0.0.1:50051 KVCLIENT_PORT=tcp://10.0.0.1:50052 \
 	KVPOOL_PORT=tcp://10.0.0.1:1 MOONCAKE_MASTER_PORT=tcp://10.0.0.1:50051 \
+	MOONCAKE_MASTER_SERVICE_HOST=10.0.0.1
+exits 69 'KVCLIENT_PORT and the like mean nothing' \
 	kvget --socket= -m "127.0.0.1:$port" --timeout=1s k
 unlike "$(cat err)" '10\.0\.0\.1' 'not even a word'
 
-# In Kubernetes the name of a service may come later than who needs it.
+# In Kubernetes the name of a service may come later than who needs it
+# (case-014).
 if unshare -m true 2>/dev/null; then
 	start_master m
 	cp /etc/hosts hosts
