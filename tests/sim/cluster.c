@@ -8,6 +8,8 @@
 
 #include "base/log.h"
 
+#define DAMAGED_PAGES 32
+
 void
 cluster_forbid(const struct cluster *cl, const char *fmt, ...)
 {
@@ -122,16 +124,24 @@ file_open(struct cluster *cl, struct sim_node *n)
 	n->file.head.pool = id_of(cl, 'P');
 }
 
-/* Somebody writes over a page of it, when no call reads there any more. */
+/* Somebody writes over pages of it, while no call reads there. */
 static void
 file_damage(struct cluster *cl, struct sim_node *n)
 {
 	const uint64_t page = 4096;
-	uint64_t at = page * kv_rng_below(&cl->rng, cl->o.pool_bytes / page);
+	uint64_t at;
+	unsigned i;
 
-	if (cl->is_damaging && n->has_file && n->killed &&
-	    cl->clock.ns > n->killed + DEADLINE_NS + KV_NS_PER_S)
+	for (i = 0; i < cl->o.requesters; i++)
+		if (cl->requesters[i].call)
+			return;
+	if (!cl->is_damaging || !n->has_file || n->file.head.life == 0 ||
+	    kv_rng_below(&cl->rng, 2))
+		return;
+	for (i = 0; i < DAMAGED_PAGES; i++) {
+		at = page * kv_rng_below(&cl->rng, cl->o.pool_bytes / page);
 		kv_rng_bytes(&cl->rng, n->bytes + at, page);
+	}
 }
 
 /* With nobody there it is held for nobody. */
@@ -217,7 +227,6 @@ cluster_node_kill(struct cluster *cl, unsigned i)
 		return;
 	kv_debug("%.6f kill %s", (double)cl->clock.ns / 1e9, n->host);
 	simnet_process_exit(cl->net, n->pid);
-	n->killed = cl->clock.ns;
 	node_free(n);
 }
 

@@ -71,6 +71,9 @@ key_check_agreement(struct cluster *cl, unsigned key, struct agreement *a,
 	snprintf(name, sizeof(name), "key-%u", key);
 	for (i = 0; i < cl->o.requesters; i++) {
 		read_one(cl, &cl->requesters[i], name, i ? a : first);
+		if (i == 0 && first->item.status == 0)
+			cluster_judge_bytes(cl, key, first->buf.data,
+					    first->item.len);
 		if (i == 0)
 			continue;
 		if (a->item.status != first->item.status)

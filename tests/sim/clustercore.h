@@ -47,7 +47,6 @@ struct sim_node {
 	bool has_file;        /* its pool outlives it */
 	struct simpool file;
 	char *bytes; /* with a file: those of the pool */
-	uint64_t killed;
 };
 
 struct sim_requester {
@@ -104,6 +103,9 @@ struct sim_key *cluster_keys_new(unsigned n);
 /* Something is broken: what was put need not be found any more. */
 void cluster_lost(struct cluster *cl);
 
+/* Nobody is putting: these are the bytes of a put of that key. */
+void cluster_judge_bytes(const struct cluster *cl, unsigned key,
+			 const char *bytes, uint64_t len);
 /* A node with a pool file was killed: what was new need not come back. */
 void cluster_unsummed(struct cluster *cl);
 /* Until it is mended masters may not hear of each other's nodes: there may be

@@ -244,6 +244,11 @@ cluster_recover(struct cluster *cl)
 	unsigned i;
 
 	mend(cl);
+	/* What comes first is asked before masters have said what counts. */
+	for (i = 0; cl->is_crashed && i < 12; i++) {
+		cluster_work(cl);
+		cluster_run(cl, kv_rng_below(&cl->rng, 200 * KV_NS_PER_US));
+	}
 	while (!is_whole(cl)) {
 		if (cl->clock.ns > until)
 			cluster_forbid(cl, "nodes do not find masters again");

@@ -229,23 +229,45 @@ cluster_judge_put(struct sim_call *call, unsigned i)
 	}
 }
 
+static const struct attempt *
+value_find(const struct cluster *cl, unsigned key, const char *bytes,
+	   uint64_t len)
+{
+	const struct sim_key *m = &cl->model[key];
+	unsigned j, n = m->n < ATTEMPTS_MAX ? m->n : ATTEMPTS_MAX;
+	char *scratch = malloc(cl->o.size_max + 16);
+	const struct attempt *a = NULL;
+
+	assert(scratch);
+	for (j = 0; j < n && !a; j++)
+		if (m->attempts[j].size == len && len > 0 &&
+		    value_is(bytes, m->attempts[j].tag, len, scratch))
+			a = &m->attempts[j];
+	free(scratch);
+	return a;
+}
+
+void
+cluster_judge_bytes(const struct cluster *cl, unsigned key, const char *bytes,
+		    uint64_t len)
+{
+	const struct attempt *a = value_find(cl, key, bytes, len);
+
+	if (len > 0 && !a)
+		cluster_forbid(cl, "key-%u has bytes that nobody put", key);
+	if (a && a->removed)
+		cluster_forbid(cl, "key-%u has what was removed", key);
+}
+
 static void
 get_judge_hit(struct cluster *cl, struct sim_call *call, unsigned i)
 {
 	struct kv_get_item *it = &call->gets[i];
 	struct sim_key *m = &cl->model[call->key[i]];
-	char *scratch = malloc(cl->o.size_max + 16);
-	const struct attempt *a = NULL;
-	unsigned j, n = m->n < ATTEMPTS_MAX ? m->n : ATTEMPTS_MAX;
+	const struct attempt *a;
 
-	assert(scratch);
 	cl->hits++;
-	for (j = 0; j < n && !a; j++)
-		if (m->attempts[j].size == it->len && it->len > 0 &&
-		    value_is(call->bytes[i], m->attempts[j].tag, it->len,
-			     scratch))
-			a = &m->attempts[j];
-	free(scratch);
+	a = value_find(cl, call->key[i], call->bytes[i], it->len);
 	if (it->len == 0) {
 		/* The empty value has no tag. */
 		if (is_kept(call))
