@@ -99,11 +99,15 @@ void
 cluster_check_agreement(struct cluster *cl)
 {
 	struct agreement a = { 0 }, first = { 0 };
-	unsigned key;
+	unsigned key, i;
 
 	a.buf = (struct kv_buf){ malloc(cl->o.size_max), cl->o.size_max };
 	first.buf = (struct kv_buf){ malloc(cl->o.size_max), cl->o.size_max };
 	assert(a.buf.data && first.buf.data);
+	/* Who alone remembers a removal tells of it when he connects. */
+	for (i = 0; i < cl->o.requesters; i++)
+		read_one(cl, &cl->requesters[i], "key-0", &a);
+	cluster_run(cl, 100 * KV_NS_PER_MS);
 	for (key = 0; key < cl->o.keys; key++)
 		key_check_agreement(cl, key, &a, &first);
 	free(a.buf.data);
