@@ -207,6 +207,7 @@ node_alloc(const struct kv_node_opts *opts)
 	kv_list_init(&node->puts);
 	kv_htab_init(&node->writing);
 	kv_htab_init(&node->grants);
+	kv_list_init(&node->early);
 	kv_list_init(&node->pages);
 	kv_list_init(&node->hidden);
 	kv_list_init(&node->gets);

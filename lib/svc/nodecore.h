@@ -94,6 +94,7 @@ struct kv_node {
 	uint64_t kept_bytes;                  /* of small values that wait */
 	struct kv_htab writing; /* the one put of a key that may go on */
 	struct kv_htab grants;  /* keys being filled, by grant */
+	struct kv_list early;   /* keys that wait for a master */
 	struct kv_list pages;   /* keys that wait for pages */
 	struct kv_list hidden;  /* keys inserted, verdict awaited */
 
@@ -261,6 +262,8 @@ bool kv_nodeput_start(struct kv_nodepeer *peer, const struct kv_msg *msg);
 bool kv_nodeput_filled(struct kv_nodepeer *peer, const struct kv_msg *msg);
 /* Pages came, or will never come. */
 void kv_nodeput_pages(struct kv_node *node);
+/* A master was heard of, or is waited for no longer. */
+void kv_nodeput_early(struct kv_node *node);
 void kv_nodeput_peer_lost(struct kv_nodepeer *peer);
 
 struct kv_nodeget_plan *kv_nodeget_plan_new(void);
@@ -360,6 +363,9 @@ void kv_nodegen_emptied(struct kv_node *node, struct kv_generation g);
 /* A session began or ended, or what it had to say came: what waited for that
  * goes on. */
 void kv_nodegen_settle(struct kv_node *node);
+/* It took a pool over, and no master has said yet what of it counts, nor what
+ * was removed meanwhile: what is put now would seem to be from before that. */
+bool kv_nodegen_is_early(const struct kv_node *node);
 /* The peer, a session, has had a REMOVE that the node missed answered. */
 void kv_nodegen_told(struct kv_nodepeer *peer);
 

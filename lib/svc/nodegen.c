@@ -179,6 +179,12 @@ kv_nodegen_msg(struct kv_nodepeer *peer, const struct kv_msg *msg)
 
 /* ---- what is withheld ---- */
 
+bool
+kv_nodegen_is_early(const struct kv_node *node)
+{
+	return kv_index_is_withheld(node->index) && kv_node_sessions(node) == 0;
+}
+
 static void
 release(struct kv_node *node, const char *why)
 {
@@ -197,6 +203,7 @@ hold_late(struct kv_timer *t)
 	if (kv_node_sessions(node) > 0)
 		return; /* it will say, or its session ends */
 	release(node, "no master answers");
+	kv_nodeput_early(node);
 }
 
 static void
@@ -228,6 +235,7 @@ kv_nodegen_settle(struct kv_node *node)
 		s->has_published = true;
 		kv_publish_start(s);
 	}
+	kv_nodeput_early(node);
 }
 
 bool

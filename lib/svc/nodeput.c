@@ -244,6 +244,31 @@ kv_nodeput_pages(struct kv_node *node)
 	kv_nodeput_let_go(put);
 }
 
+/* ---- before masters were heard of ---- */
+
+void
+kv_nodeput_early(struct kv_node *node)
+{
+	struct kv_nodeput *put = NULL;
+	struct kv_putkey *k;
+
+	while (!kv_nodegen_is_early(node) &&
+	       (k = KV_LIST_FIRST(&node->early, struct kv_putkey, link))) {
+		if (k->put != put) {
+			kv_nodeput_let_go(put);
+			put = k->put;
+			put->busy++;
+			/* What was removed before is not of its time. */
+			put->epoch = kv_tenants_epoch(
+				kv_index_tenants(node->index), put->tenant);
+		}
+		kv_list_del(&k->link);
+		k->state = KV_PUTKEY_NEW;
+		kv_putkey_admit(k);
+	}
+	kv_nodeput_let_go(put);
+}
+
 /* ---- PUT ---- */
 
 static void

@@ -136,6 +136,7 @@ kv_putkey_give_up(struct kv_putkey *k, int status)
 {
 	switch ((enum kv_putkey_state)k->state) {
 	case KV_PUTKEY_NEW:
+	case KV_PUTKEY_EARLY:
 	case KV_PUTKEY_TWIN:
 	case KV_PUTKEY_PAGES:
 		kv_putkey_rest(k, status);
@@ -456,10 +457,16 @@ kv_putkey_admit(struct kv_putkey *k)
 	struct kv_nodeput *put = k->put;
 	struct kv_node *node = put->node;
 	struct kv_putkey *writer = kv_putkey_writer(node, k->hash);
+	bool is_early = kv_nodegen_is_early(node);
 	struct kv_object *o;
 
-	if (writer && !key_keep_value(k)) {
+	if ((is_early || writer) && !key_keep_value(k)) {
 		kv_putkey_rest(k, KV_EBUSY);
+		return;
+	}
+	if (is_early) {
+		k->state = KV_PUTKEY_EARLY;
+		kv_list_add_tail(&node->early, &k->link);
 		return;
 	}
 	if (writer) {

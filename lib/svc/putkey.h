@@ -5,6 +5,7 @@
  * One key of a put. nodeput.c takes a request apart and answers it; each of its
  * keys is meanwhile on its own way (putkey.c):
  *
+ *   NEW -> EARLY     no master was heard of yet: wait for what counts here
  *   NEW -> TWIN      another put of this key is under way: wait for its end
  *   NEW -> PAGES     no space yet, the pool is still faulting in
  *   NEW -> FILLING   space is granted; its bytes come into the mapping (SHM)
@@ -12,8 +13,9 @@
  *   NEW -> HIDDEN    in the index, not readable: the masters are asked
  *   any -> DONE
  *
- * TWIN goes back to NEW; PAGES goes on as NEW does; FILLING goes to HIDDEN. Of
- * all puts of a key at most one is its writer: the one that is past NEW.
+ * EARLY and TWIN go back to NEW; PAGES goes on as NEW does; FILLING goes to
+ * HIDDEN. Of all puts of a key at most one is its writer: the one that is past
+ * NEW.
  *
  * A key can have its status, and the put its answer, before the key is DONE:
  * space that a requester may still write to, and a verdict that is still out,
@@ -24,6 +26,7 @@
 
 enum kv_putkey_state {
 	KV_PUTKEY_NEW,
+	KV_PUTKEY_EARLY,
 	KV_PUTKEY_TWIN,
 	KV_PUTKEY_PAGES,
 	KV_PUTKEY_FILLING,
@@ -34,10 +37,11 @@ enum kv_putkey_state {
 struct kv_putkey {
 	struct kv_htab_node writing; /* node->writing, by hash: the writer */
 	struct kv_htab_node grant;   /* node->grants: FILLING */
-	struct kv_list link;         /* TWIN: the writer's twins. PAGES, HIDDEN:
-				      * the node's. FILLING, SHM: the process's */
-	struct kv_list twins;        /* who waits for this writer */
-	struct kv_list fresh;        /* put->fresh: GRANT_R is due */
+	struct kv_list
+		link;         /* TWIN: the writer's twins. EARLY, PAGES,
+			       * HIDDEN: the node's. FILLING, SHM: the process's */
+	struct kv_list twins; /* who waits for this writer */
+	struct kv_list fresh; /* put->fresh: GRANT_R is due */
 	struct kv_nodeput *put;
 	struct kv_hash hash;
 	const uint8_t *key;

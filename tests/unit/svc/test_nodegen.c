@@ -464,6 +464,64 @@ put_again_while_withheld(void **state)
 	assert_int_equal(get("a"), KV_OK);
 }
 
+/* What is put before a master said what was removed is not of that time. */
+static void
+puts_wait_for_a_master(void **state)
+{
+	const struct simput items[] = { { "a", 3, "xyz" },
+					{ "filled", 1000, NULL } };
+	const struct simput_opts opts = { .budget_ms = 5000 };
+	struct simmaster *m = &sim.masters[0];
+	struct simgrant g;
+	uint64_t id, late;
+
+	(void)state;
+	put("a");
+	put("old");
+	simnode_run(&sim, 20);
+	simnode_master_down(&sim, 0);
+	restart();
+	id = simreq_put(&req, items, 2, &opts);
+	late = simreq_put(&req, items, 1,
+			  &(struct simput_opts){ .budget_ms = 100 });
+	simnode_run(&sim, 200);
+	assert_int_equal(simreq_put_status(&req, late, 0), KV_ETIMEOUT);
+	assert_false(simreq_grant(&req, id, 1, &g));
+	m->news_len = ent(m->news, "default", 5, 5);
+	m->n_news = 1;
+	simnode_master_up(&sim, 0);
+	simnode_run(&sim, 1500);
+	assert_true(simreq_grant(&req, id, 1, &g));
+	simreq_filled(&req, id, g.grant, false);
+	simnode_run(&sim, 5);
+	assert_int_equal(simreq_put_status(&req, id, 0), KV_OK);
+	assert_int_equal(simreq_put_status(&req, id, 1), KV_OK);
+	assert_int_equal(get("old"), KV_EMISS);
+	assert_int_equal(get("a"), KV_OK);
+	assert_true(simnode_master_has(&sim, 0, "a"));
+	assert_true(simnode_master_has(&sim, 0, "filled"));
+}
+
+static void
+puts_wait_for_no_master_for_ever(void **state)
+{
+	const struct simput items[] = { { "a", 3, "xyz" }, { "b", 3, "xyz" } };
+	const struct simput_opts opts = { .budget_ms = 5000 };
+	uint64_t id;
+
+	(void)state;
+	put("a");
+	simnode_run(&sim, 20);
+	simnode_master_down(&sim, 0);
+	restart();
+	id = simreq_put(&req, items, 2, &opts);
+	simnode_run(&sim, 1500);
+	assert_int_equal(simreq_put_status(&req, id, 0), -1);
+	simnode_run(&sim, 1000);
+	assert_int_equal(simreq_put_status(&req, id, 0), KV_EEXISTS);
+	assert_int_equal(simreq_put_status(&req, id, 1), KV_OK);
+}
+
 static void
 served_when_no_master_answers(void **state)
 {
@@ -552,6 +610,8 @@ main(void)
 		TEST(broken_news),
 		TEST_FILE(withheld_until_it_was_told),
 		TEST_FILE(put_again_while_withheld),
+		TEST_FILE(puts_wait_for_a_master),
+		TEST_FILE(puts_wait_for_no_master_for_ever),
 		TEST_FILE(served_when_no_master_answers),
 		TEST_FILE(served_when_the_master_goes),
 		TEST_FILE(a_master_that_owes),
