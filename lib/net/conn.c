@@ -387,6 +387,19 @@ kv_conn_close(struct kv_conn *c)
 	leave(c);
 }
 
+void
+kv_conn_reset(struct kv_conn *c)
+{
+	struct kv_stream *s;
+
+	if (!c || c->gone)
+		return;
+	s = kv_steal_ptr(&c->stream);
+	if (s)
+		s->ops->reset(s);
+	kv_conn_close(c);
+}
+
 struct kv_stream *
 kv_conn_detach(struct kv_conn *c)
 {

@@ -66,6 +66,8 @@ struct kv_conn *kv_conn_new(struct kv_loop *loop, struct kv_stream *s,
  * this returns; `sent` callbacks of what was queued run first, with
  * -ECANCELED (with 0 those whose bytes had left already). NULL is fine. */
 void kv_conn_close(struct kv_conn *c);
+/* And what was sent and has not arrived does not any more. */
+void kv_conn_reset(struct kv_conn *c);
 
 /* Gives the stream back, without interest, and frees the connection: for a
  * connection that another loop is to drive. Only between frames with nothing

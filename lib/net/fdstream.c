@@ -195,6 +195,16 @@ stream_close(struct kv_stream *s)
 	free(f);
 }
 
+static void
+stream_reset(struct kv_stream *s)
+{
+	const struct sockaddr nobody = { .sa_family = AF_UNSPEC };
+
+	/* Of TCP; over a Unix socket everything has arrived. */
+	(void)connect(from_base(s)->fd, &nobody, sizeof(nobody));
+	stream_close(s);
+}
+
 static const struct kv_stream_ops ops = {
 	.readv = stream_readv,
 	.writev = stream_writev,
@@ -203,6 +213,7 @@ static const struct kv_stream_ops ops = {
 	.recv_fd = stream_recv_fd,
 	.move = stream_move,
 	.close = stream_close,
+	.reset = stream_reset,
 };
 
 /* Whoever reads or writes meets the error itself. */

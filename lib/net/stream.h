@@ -35,6 +35,9 @@ struct kv_stream_ops {
 	 * more. The bytes of earlier readv/writev calls are not touched after
 	 * this returns. */
 	void (*close)(struct kv_stream *s);
+	/* As close; and what was written and has not arrived is not sent again:
+	 * it does not come to the other side when the network is mended. */
+	void (*reset)(struct kv_stream *s);
 };
 
 struct kv_stream {

@@ -143,7 +143,12 @@ end_close(struct kv_link_end *e, int status)
 	e->state = KV_LINK_IDLE;
 	if (conn)
 		kv_rpc_fail(&e->rpc, -kv_status_errno(status));
-	kv_conn_close(conn);
+	/* What is given up must not be done yet when the way is free again: a
+	 * put would bring back what was removed meanwhile. */
+	if (status == -KV_ECLOSED)
+		kv_conn_close(conn);
+	else
+		kv_conn_reset(conn);
 }
 
 void

@@ -99,13 +99,23 @@ group_end(struct kv_group *base)
 	kv_putop_group_ended(op);
 }
 
+/* An owner that was asked must not come to it later. */
 void
 kv_putgroup_drop_all(struct kv_putop *op, int status)
 {
 	struct kv_group *base;
+	struct kv_link *to;
+	bool is_asked;
 
-	while ((base = KV_LIST_FIRST(&op->groups, struct kv_group, link)))
+	while ((base = KV_LIST_FIRST(&op->groups, struct kv_group, link))) {
+		to = base->to;
+		is_asked = !to->is_local && kv_rpc_is_under_way(&base->call);
+		to->users++;
 		group_drop(group_of_base(base), status);
+		if (is_asked)
+			kv_link_drop(to, status);
+		to->users--;
+	}
 }
 
 static void

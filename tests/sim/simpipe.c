@@ -206,8 +206,8 @@ simpipe_resume(struct simpipe_end *e)
 			    kv_loop_now(e->link->sn->loop));
 }
 
-void
-simpipe_shut(struct simpipe_end *e)
+static void
+shut(struct simpipe_end *e, bool reset)
 {
 	bool unread = e->in.here > e->in.got;
 
@@ -216,8 +216,14 @@ simpipe_shut(struct simpipe_end *e)
 	e->shut = true;
 	kv_loop_defer_del(&e->defer);
 	e->in.got = e->in.here;
-	post(other(e), 0, unread);
+	post(other(e), 0, unread || reset);
 	notify(other(e));
+}
+
+void
+simpipe_shut(struct simpipe_end *e)
+{
+	shut(e, false);
 }
 
 void
@@ -389,6 +395,22 @@ do_close(struct kv_stream *s)
 	release(e->link);
 }
 
+static void
+do_reset(struct kv_stream *s)
+{
+	struct simpipe_end *e = (struct simpipe_end *)s;
+	struct simpipe *to = &other(e)->in;
+
+	/* It would have been sent again. */
+	if (!e->shut && !e->link->is_unix && to->path->cut) {
+		free_packets(to);
+		to->put = to->here;
+	}
+	if (!e->link->is_unix)
+		shut(e, true);
+	do_close(s);
+}
+
 static const struct kv_stream_ops stream_ops = {
 	.readv = do_readv,
 	.writev = do_writev,
@@ -396,6 +418,7 @@ static const struct kv_stream_ops stream_ops = {
 	.send_fd = do_send_fd,
 	.recv_fd = do_recv_fd,
 	.close = do_close,
+	.reset = do_reset,
 };
 
 static void

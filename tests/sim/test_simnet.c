@@ -382,6 +382,24 @@ cut_connection_is_half_open(void **state)
 }
 
 static void
+what_is_reset_does_not_arrive_any_more(void **state)
+{
+	(void)state;
+	join(n1, n2, "tcp:n2:5000");
+	send_bytes(&here, 100);
+	simnet_run(sn, clock_.ns + 10000);
+	simnet_cut(sn, "n1", "n2");
+	send_bytes(&here, 50);
+	here.s->ops->reset(here.s);
+	here.s = NULL;
+	simnet_heal(sn, "n1", "n2");
+	simnet_run(sn, clock_.ns + 10000);
+	assert_int_equal(read_bytes(&there, 200), 100);
+	assert_int_equal(read_bytes(&there, 200), -ECONNRESET);
+	part(n2);
+}
+
+static void
 reset_ends_both(void **state)
 {
 	(void)state;
@@ -469,6 +487,7 @@ main(void)
 		ON_NET(end_comes_behind_the_bytes),
 		ON_NET(unread_bytes_make_the_end_a_reset),
 		ON_NET(cut_connection_is_half_open),
+		ON_NET(what_is_reset_does_not_arrive_any_more),
 		ON_NET(reset_ends_both),
 		ON_NET(dead_process_lets_go),
 		cmocka_unit_test(same_seed_same_run),

@@ -129,6 +129,56 @@ a_full_stream_says_so_and_long_vectors_are_cut(void **state)
 	netpair_close(&p);
 }
 
+/* Writes until the kernel takes no more; how much it took. */
+static size_t
+fill(struct kv_stream *s)
+{
+	static char block[1 << 16];
+	struct iovec iov = { .iov_base = block, .iov_len = sizeof(block) };
+	size_t sum = 0;
+	ssize_t n;
+
+	while ((n = s->ops->writev(s, &iov, 1)) > 0)
+		sum += (size_t)n;
+	assert_int_equal(n, -EAGAIN);
+	return sum;
+}
+
+/* Reads to the end; how it ended. */
+static ssize_t
+drain(struct netpair *p, size_t *sum)
+{
+	static char block[1 << 16];
+	ssize_t n;
+
+	while ((n = netpair_read(p, p->far, block, sizeof(block))) > 0)
+		*sum += (size_t)n;
+	return n;
+}
+
+static void
+what_is_reset_does_not_arrive_any_more(void **state)
+{
+	size_t sent, got = 0;
+	struct netpair p;
+
+	(void)state;
+	netpair_open(&p, "127.0.0.1:0");
+	sent = fill(p.near);
+	netpair_close_stream(&p.near);
+	assert_int_equal(drain(&p, &got), 0);
+	assert_int_equal(got, sent);
+	netpair_close(&p);
+	netpair_open(&p, "127.0.0.1:0");
+	sent = fill(p.near);
+	p.near->ops->reset(p.near);
+	p.near = NULL;
+	got = 0;
+	assert_int_equal(drain(&p, &got), -ECONNRESET);
+	assert_true(got < sent);
+	netpair_close(&p);
+}
+
 static void
 a_descriptor_travels_with_the_next_bytes(void **state)
 {
@@ -390,6 +440,7 @@ main(void)
 		TIGHT(bytes_go_both_ways_and_end),
 		TIGHT(readiness_is_told_while_it_is_wanted),
 		TIGHT(a_full_stream_says_so_and_long_vectors_are_cut),
+		TIGHT(what_is_reset_does_not_arrive_any_more),
 		TIGHT(a_descriptor_travels_with_the_next_bytes),
 		TIGHT(tcp_carries_no_descriptor),
 		TIGHT(of_many_descriptors_one_is_kept),

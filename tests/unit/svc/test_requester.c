@@ -25,23 +25,37 @@ pool_unmap(void *arg, struct kv_hub_map *map)
 }
 
 static int
-setup(void **state)
+start(bool is_local)
 {
 	struct kv_hub_opts o = {
-		.local = "unix:/node.sock",
+		.local = is_local ? "unix:/node.sock" : NULL,
 		.name = "test",
 		.boot = { { 7 } },
-		.host = { { 9 } },
+		.host = { { is_local ? 9 : 10 } },
 		.mapper = { .map = pool_map, .unmap = pool_unmap },
 	};
 
-	(void)state;
 	simnode_open(&sim, &(struct simnode_opts){ 0 });
-	o.net = simnode_new_process(&sim, true);
+	o.net = simnode_new_process(&sim, is_local);
 	assert_int_equal(kv_hub_init(&hub, &o), 0);
 	ch = kv_chan_new(&hub, sim.loop);
 	assert_non_null(ch);
 	return 0;
+}
+
+static int
+setup(void **state)
+{
+	(void)state;
+	return start(true);
+}
+
+/* On another host. */
+static int
+setup_away(void **state)
+{
+	(void)state;
+	return start(false);
 }
 
 static int
@@ -64,12 +78,11 @@ put_done(struct kv_putop *op)
 	is_done = true;
 }
 
-/* Of more bytes than fit into a message: the requester fills the pool. */
 static int
-put(const char *key)
+put_sized(const char *key, size_t size, uint64_t timeout_ns)
 {
 	static char value[100000];
-	struct kv_buf buf = { value, sizeof(value) };
+	struct kv_buf buf = { value, size };
 	struct kv_put_item item = {
 		.key = { key, strlen(key) },
 		.bufs = &buf,
@@ -79,7 +92,7 @@ put(const char *key)
 		.items = &item,
 		.n = 1,
 		.replicas = 1,
-		.deadline = sim.clock.ns + KV_NS_PER_S,
+		.deadline = sim.clock.ns + timeout_ns,
 		.done = put_done,
 	};
 
@@ -89,6 +102,13 @@ put(const char *key)
 	while (!is_done)
 		simnode_run(&sim, 1);
 	return item.status;
+}
+
+/* Of more bytes than fit into a message: the requester fills the pool. */
+static int
+put(const char *key)
+{
+	return put_sized(key, 100000, KV_NS_PER_S);
 }
 
 static void
@@ -122,7 +142,8 @@ learn(const struct kv_id *boot, const char *addr)
 			      false };
 
 	memcpy(r.addr, addr, strlen(addr));
-	assert_int_equal(kv_hub_learn(&hub, &cut, 1), 0);
+	assert_int_equal(
+		kv_hub_roll_learn(&hub, kv_hub_roll_begin(&hub), &cut, 1), 0);
 }
 
 static void
@@ -153,7 +174,31 @@ the_local_node_is_well_when_it_answers_here(void **state)
 	assert_false(kv_hub_has_failed(&hub, &boot));
 }
 
+/* Else it could come after a removal of what was put elsewhere instead. */
+static void
+give_up(const char *before, const char *key, uint64_t timeout_ns)
+{
+	simnode_run(&sim, 10 * 1000); /* it may be tried again */
+	assert_int_equal(put_sized(before, 10, KV_NS_PER_S), 0);
+	simnet_cut(sim.sn, "r", "n");
+	assert_int_not_equal(put_sized(key, 10, timeout_ns), 0);
+	simnet_heal(sim.sn, "r", "n");
+	simnode_run(&sim, 100);
+}
+
+static void
+a_put_that_was_given_up_is_not_done_later(void **state)
+{
+	(void)state;
+	learn(kv_node_boot(sim.node), "n:50052");
+	give_up("a", "k", 5 * KV_NS_PER_S); /* the node is silent */
+	assert_int_equal(simnode_stat(&sim, "puts"), 1);
+	give_up("b", "l", KV_NS_PER_S); /* there is no more time */
+	assert_int_equal(simnode_stat(&sim, "puts"), 2);
+}
+
 #define WITH(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+#define AWAY(f) cmocka_unit_test_setup_teardown(f, setup_away, teardown)
 
 int
 main(void)
@@ -162,6 +207,7 @@ main(void)
 		WITH(who_lost_the_last_connection_attaches_again),
 		WITH(a_put_elsewhere_is_no_trial_of_a_sick_node),
 		WITH(the_local_node_is_well_when_it_answers_here),
+		AWAY(a_put_that_was_given_up_is_not_done_later),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
