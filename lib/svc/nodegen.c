@@ -188,11 +188,15 @@ kv_nodegen_is_early(const struct kv_node *node)
 static void
 release(struct kv_node *node, const char *why)
 {
+	struct kv_index_stats st;
+
 	kv_loop_timer_del(&node->gen.hold);
 	if (!kv_index_is_withheld(node->index))
 		return;
 	kv_index_withhold(node->index, false);
-	kv_info("what was adopted is served: %s", why);
+	kv_index_stats(node->index, &st);
+	if (st.keys > 0)
+		kv_info("what was adopted is served: %s", why);
 }
 
 static void
@@ -280,7 +284,6 @@ kv_nodegen_told(struct kv_nodepeer *peer)
 int
 kv_nodegen_start(struct kv_node *node)
 {
-	struct kv_index_stats st;
 	int rc;
 
 	node->gen.purge.fn = purge_turn;
@@ -288,8 +291,8 @@ kv_nodegen_start(struct kv_node *node)
 	rc = kv_nodekept_generations(node, &node->gen.known);
 	if (rc < 0)
 		return rc;
-	kv_index_stats(node->index, &st);
-	if (st.keys > 0 && node->o.masters[0]) {
+	/* Also when nothing was adopted: puts wait for the same word. */
+	if (node->kept && node->o.masters[0]) {
 		kv_index_withhold(node->index, true);
 		hold(node);
 	}

@@ -502,6 +502,31 @@ puts_wait_for_a_master(void **state)
 	assert_true(simnode_master_has(&sim, 0, "filled"));
 }
 
+/* Nothing of the pool was left; what was removed meanwhile is news here, too. */
+static void
+puts_wait_where_nothing_was_adopted(void **state)
+{
+	const struct simput items[] = { { "a", 3, "xyz" } };
+	const struct simput_opts opts = { .budget_ms = 5000 };
+	struct simmaster *m = &sim.masters[0];
+	uint64_t id;
+
+	(void)state;
+	simnode_master_down(&sim, 0);
+	restart();
+	assert_int_equal(simnode_stat(&sim, "keys"), 0);
+	id = simreq_put(&req, items, 1, &opts);
+	simnode_run(&sim, 200);
+	assert_int_equal(simreq_put_status(&req, id, 0), -1);
+	m->news_len = ent(m->news, "default", 5, 5);
+	m->n_news = 1;
+	simnode_master_up(&sim, 0);
+	simnode_run(&sim, 1500);
+	assert_int_equal(simreq_put_status(&req, id, 0), KV_OK);
+	assert_int_equal(get("a"), KV_OK);
+	assert_true(simnode_master_has(&sim, 0, "a"));
+}
+
 static void
 puts_wait_for_no_master_for_ever(void **state)
 {
@@ -611,6 +636,7 @@ main(void)
 		TEST_FILE(withheld_until_it_was_told),
 		TEST_FILE(put_again_while_withheld),
 		TEST_FILE(puts_wait_for_a_master),
+		TEST_FILE(puts_wait_where_nothing_was_adopted),
 		TEST_FILE(puts_wait_for_no_master_for_ever),
 		TEST_FILE(served_when_no_master_answers),
 		TEST_FILE(served_when_the_master_goes),
