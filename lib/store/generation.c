@@ -25,6 +25,19 @@ kv_generation_merge(struct kv_generation a, struct kv_generation b)
 	return a;
 }
 
+struct kv_generation
+kv_generation_next(struct kv_generation known, uint64_t random)
+{
+	const uint64_t step = KV_GENERATION_STEP;
+	uint64_t n = known.number;
+
+	if (n < UINT64_MAX - step)
+		n += step - n % step;
+	else
+		n += n < UINT64_MAX;
+	return (struct kv_generation){ n, random };
+}
+
 void
 kv_generation_fini(struct kv_generations *t)
 {

@@ -35,7 +35,16 @@ kv_generation_is_equal(struct kv_generation a, struct kv_generation b)
 struct kv_generation kv_generation_merge(struct kv_generation a,
 					 struct kv_generation b);
 
+/*
+ * One that begins after `known`: above it, and above whatever comes of merging
+ * some of that number, which were begun at once. For whoever was told of one of
+ * these begins again, and a master may come late to all the others.
+ */
+struct kv_generation kv_generation_next(struct kv_generation known,
+					uint64_t random);
+
 enum {
+	KV_GENERATION_STEP = 1 << 16, /* their numbers are multiples of it */
 	KV_GENERATIONS_MAX = KV_POOLHEAD_TENANTS_MAX, /* tenants */
 };
 

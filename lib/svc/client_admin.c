@@ -142,9 +142,8 @@ generation_choose(struct kv_hub *hub, struct remove_question *r)
 {
 	if (r->op != KV_REMOVE_ALL)
 		return;
-	r->generation = kv_hub_generation(hub);
-	r->generation.number++;
-	r->generation.random = kv_hub_seed(hub);
+	r->generation =
+		kv_generation_next(kv_hub_generation(hub), kv_hub_seed(hub));
 }
 
 /* Whoever else removes at the same time ends before it is asked again, so one

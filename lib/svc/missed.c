@@ -215,9 +215,7 @@ kv_missed_next(struct kv_master *m, const char *tenant, size_t len)
 	if (g.number == UINT64_MAX ||
 	    (g.number == 0 && m->generations.count == KV_GENERATIONS_MAX))
 		return (struct kv_generation){ 0 };
-	g.number++;
-	g.random = kv_rng_u64(&m->rng);
-	return g;
+	return kv_generation_next(g, kv_rng_u64(&m->rng));
 }
 
 void

@@ -37,11 +37,11 @@ enum kv_putkey_state {
 struct kv_putkey {
 	struct kv_htab_node writing; /* node->writing, by hash: the writer */
 	struct kv_htab_node grant;   /* node->grants: FILLING */
-	struct kv_list
-		link;         /* TWIN: the writer's twins. EARLY, PAGES,
-			       * HIDDEN: the node's. FILLING, SHM: the process's */
-	struct kv_list twins; /* who waits for this writer */
-	struct kv_list fresh; /* put->fresh: GRANT_R is due */
+	struct kv_list link;         /* TWIN: its writer's. EARLY, PAGES, and
+				      * HIDDEN: the node's. FILLING, SHM: the
+				      * process's */
+	struct kv_list twins;        /* who waits for this writer */
+	struct kv_list fresh;        /* put->fresh: GRANT_R is due */
 	struct kv_nodeput *put;
 	struct kv_hash hash;
 	const uint8_t *key;

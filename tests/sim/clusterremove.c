@@ -89,9 +89,8 @@ choose(struct sim_call *call)
 {
 	struct kv_hub *hub = &call->r->hub;
 
-	call->generation = kv_hub_generation(hub);
-	call->generation.number++;
-	call->generation.random = kv_hub_seed(hub);
+	call->generation =
+		kv_generation_next(kv_hub_generation(hub), kv_hub_seed(hub));
 }
 
 /* By number and by time, as the client. */

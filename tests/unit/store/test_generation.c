@@ -48,6 +48,30 @@ test_twins_make_a_third(void **state)
 	assert_int_equal(kv_generation_merge(a, b).number, UINT64_MAX);
 }
 
+/* It is above what others make of theirs, however many there were at once. */
+static void
+test_the_next_one(void **state)
+{
+	const uint64_t step = KV_GENERATION_STEP;
+	struct kv_generation many = gen(0, 0);
+	struct kv_generation first = kv_generation_next(gen(0, 0), 1);
+	uint64_t i;
+
+	(void)state;
+	assert_same(first, gen(step, 1));
+	assert_same(kv_generation_next(gen(step + 5, 9), 2), gen(2 * step, 2));
+	for (i = 0; i < 9; i++)
+		many = kv_generation_merge(
+			many, kv_generation_merge(
+				      first, kv_generation_next(gen(0, 0), i)));
+	assert_true(kv_generation_next(first, 3).number > many.number);
+	/* There are none so far above. */
+	assert_same(kv_generation_next(gen(UINT64_MAX - step, 1), 4),
+		    gen(UINT64_MAX - step + 1, 4));
+	assert_same(kv_generation_next(gen(UINT64_MAX, 1), 4),
+		    gen(UINT64_MAX, 4));
+}
+
 static void
 test_table(void **state)
 {
@@ -100,6 +124,7 @@ main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_the_higher_one_holds),
 		cmocka_unit_test(test_twins_make_a_third),
+		cmocka_unit_test(test_the_next_one),
 		cmocka_unit_test(test_table),
 		cmocka_unit_test(test_bound),
 	};

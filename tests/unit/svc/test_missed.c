@@ -297,14 +297,14 @@ forced_begins_one(void **state)
 	(void)state;
 	remove_send(KV_REMOVE_ALL, KV_REMOVE_FORCE, 0);
 	assert_int_equal(remove_serve(&a, KV_REMOVE_ALL, KV_REMOVE_FORCE, 0),
-			 1);
-	assert_false(has_news(&a, 1));
+			 KV_GENERATION_STEP);
+	assert_false(has_news(&a, KV_GENERATION_STEP));
 	assert_int_equal(remove_serve(&b, KV_REMOVE_ALL, KV_REMOVE_FORCE, 0),
-			 1);
+			 KV_GENERATION_STEP);
 	assert_int_equal(removed(&number), 0);
-	assert_int_equal(number, 1);
-	assert_true(has_news(&a, 1));
-	assert_true(has_news(&b, 1));
+	assert_int_equal(number, KV_GENERATION_STEP);
+	assert_true(has_news(&a, KV_GENERATION_STEP));
+	assert_true(has_news(&b, KV_GENERATION_STEP));
 }
 
 static void
@@ -318,23 +318,23 @@ what_is_kept_begins_none(void **state)
 	remove_serve(&b, KV_REMOVE_ALL, 0, 0);
 	assert_int_equal(removed(&number), 0);
 	assert_int_equal(number, 0);
-	assert_false(has_news(&a, 1));
+	assert_false(has_news(&a, KV_GENERATION_STEP));
 	remove_send(KV_REMOVE_ALL, 0, 0);
 	remove_serve(&a, KV_REMOVE_ALL, 0, 0);
 	remove_serve(&b, KV_REMOVE_ALL, 0, 0);
 	assert_int_equal(removed(&number), 0);
-	assert_int_equal(number, 1);
+	assert_int_equal(number, KV_GENERATION_STEP);
 	/* Who is away may keep something: none begins unless it is forced. */
 	freeze(&a);
 	rig_ms(TTL_MS + 1000);
 	remove_send(KV_REMOVE_ALL, 0, 0);
 	remove_serve(&b, KV_REMOVE_ALL, 0, 0);
 	assert_int_equal(removed(&number), 1);
-	assert_int_equal(number, 1);
+	assert_int_equal(number, KV_GENERATION_STEP);
 	remove_send(KV_REMOVE_ALL, KV_REMOVE_FORCE, 0);
 	remove_serve(&b, KV_REMOVE_ALL, KV_REMOVE_FORCE, 0);
 	assert_int_equal(removed(&number), 1);
-	assert_int_equal(number, 2);
+	assert_int_equal(number, 2 * KV_GENERATION_STEP);
 }
 
 static size_t

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "store/generation.h"
 #include "wire/msg.h"
 
 #include "test.h"
@@ -262,6 +263,28 @@ a_removal_that_comes_late(void **state)
 	assert_int_equal(get("a"), KV_OK);
 	assert_int_equal(remove_all(1, KV_REMOVE_FORCE, 4), 1);
 	assert_int_equal(get("a"), KV_EMISS);
+}
+
+/* Of two that were begun at once one was refused, and begun again. A master
+ * that was silent comes to these two only then. */
+static void
+two_removals_at_once_that_come_late(void **state)
+{
+	const struct kv_generation none = { 0 };
+	struct kv_generation a = kv_generation_next(none, 1);
+	struct kv_generation b = kv_generation_next(none, 2);
+	struct kv_generation again = kv_generation_next(a, 3);
+	struct kv_generation late = kv_generation_merge(a, b);
+
+	(void)state;
+	remove_all_as(0, KV_REMOVE_FORCE, a.number, a.random);
+	news(0, "default", a.number, a.random);
+	remove_all_as(0, KV_REMOVE_FORCE, again.number, again.random);
+	news(0, "default", again.number, again.random);
+	put("new");
+	news(1, "default", late.number, late.random);
+	assert_int_equal(get("new"), KV_OK);
+	assert_int_equal(number(), again.number);
 }
 
 static void
@@ -626,6 +649,7 @@ main(void)
 		TEST(a_requester_tells),
 		TEST(what_came_after_the_removal_stays),
 		TEST(a_removal_that_comes_late),
+		TEST(two_removals_at_once_that_come_late),
 		TEST(two_removals_at_once),
 		TEST(hard_pins_are_kept),
 		TEST(puts_under_way),
