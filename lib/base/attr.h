@@ -36,6 +36,20 @@
  */
 #define KV_MAGIC_CHECK(obj, want) assert((obj)->magic == (want))
 
+/*
+ * What is read in between may be written to meanwhile; whoever reads it finds
+ * out afterwards, and throws it away. The thread sanitizer is told.
+ */
+#ifdef __SANITIZE_THREAD__
+void AnnotateIgnoreReadsBegin(const char *file, int line);
+void AnnotateIgnoreReadsEnd(const char *file, int line);
+#define KV_RACY_READS_BEGIN() AnnotateIgnoreReadsBegin(__FILE__, __LINE__)
+#define KV_RACY_READS_END()   AnnotateIgnoreReadsEnd(__FILE__, __LINE__)
+#else
+#define KV_RACY_READS_BEGIN() ((void)0)
+#define KV_RACY_READS_END()   ((void)0)
+#endif
+
 static inline void
 kv_cleanup_free(void *pp)
 {

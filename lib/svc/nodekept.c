@@ -97,7 +97,10 @@ value_sum(struct kv_nodekept *kept, struct value *v)
 		n = kv_min_u64(e->len, left);
 		for (off = 0; off < n && !must_end(kept); off += part) {
 			part = kv_min_u64(n - off, PIECE_BYTES);
+			/* Its space may have gone to another value. */
+			KV_RACY_READS_BEGIN();
 			kv_sum_add(kept->sum, kept->pool + e->off + off, part);
+			KV_RACY_READS_END();
 		}
 	}
 	v->sum = kv_sum_value(kept->sum);
