@@ -460,6 +460,11 @@ kv_putkey_admit(struct kv_putkey *k)
 	bool is_early = kv_nodegen_is_early(node);
 	struct kv_object *o;
 
+	/* What it waited for is given up as the node ends. */
+	if (node->phase == KV_NODE_STOPPED) {
+		kv_putkey_rest(k, KV_ECLOSED);
+		return;
+	}
 	if ((is_early || writer) && !key_keep_value(k)) {
 		kv_putkey_rest(k, KV_EBUSY);
 		return;

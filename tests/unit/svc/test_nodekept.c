@@ -576,6 +576,33 @@ an_index_that_cannot_grow_evicts(void **state)
 	simreq_close(&r);
 }
 
+/* One that waits for another put of its key, as the node ends. */
+static void
+nothing_begins_at_the_end(void **state)
+{
+	const struct simput item = { "k", 1000, NULL };
+	const struct simput_opts opts = { .budget_ms = 5000 };
+	struct simreq a, b;
+	uint8_t *before = malloc(SIMPOOL_INDEX_MAX);
+
+	(void)state;
+	assert_non_null(before);
+	simreq_open_unix(&a, &sim, 0);
+	simreq_open_unix(&b, &sim, 0);
+	simreq_put(&a, &item, 1, &opts);
+	simreq_put(&b, &item, 1, &opts);
+	memcpy(before, sim.file.index, SIMPOOL_INDEX_MAX);
+	kv_node_free(sim.node);
+	sim.node = NULL;
+	assert_int_equal(memcmp(before, sim.file.index, SIMPOOL_INDEX_MAX), 0);
+	simpool_end(&sim.file);
+	free(before);
+	simreq_close(&a);
+	simreq_close(&b);
+	sim.file.attached = 0;
+	simnode_restart(&sim);
+}
+
 int
 main(void)
 {
@@ -597,6 +624,7 @@ main(void)
 		TEST(nor_when_the_node_ended_well, setup_alone),
 		TEST(what_is_there_is_served_before_all_pages_are, setup_alone),
 		TEST(an_index_that_cannot_grow_evicts, setup_alone),
+		TEST(nothing_begins_at_the_end, setup_alone),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
