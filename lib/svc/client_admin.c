@@ -171,17 +171,22 @@ remove_insist(struct kv_client *c, struct remove_question *r)
  * nodes that were asked have told it of the generation.
  *
  * Where that holds they do it once more: the first one may have been started a
- * moment ago, and know of few nodes yet.
+ * moment ago, and know of few nodes yet. One that began a higher one had to:
+ * then those before it come to that again, or what is put at their nodes from
+ * now on would go as soon as these hear of it.
  */
 static int
 remove_record(struct kv_client *c, struct remove_question *r)
 {
 	struct remove_question record = *r;
-	int first = r->q.ask.master, i, rc;
+	uint32_t told = 1u << r->q.ask.master;
+	struct kv_generation before;
+	int i, rc, raises = 0;
 
 	for (i = 0; i < (int)c->hub.n_masters; i++) {
-		if (i == first)
+		if (told & 1u << i)
 			continue;
+		before = record.generation;
 		record.is_record = !record.is_begun;
 		record.q.ask.or_local = false;
 		record.q.ask.is_extra = true;
@@ -193,6 +198,14 @@ remove_record(struct kv_client *c, struct remove_question *r)
 		r->kept = record.kept;
 		if (rc == 0 && record.away > r->away)
 			r->away = record.away;
+		told |= 1u << i;
+		if (!record.is_begun ||
+		    kv_generation_is_equal(record.generation, before))
+			continue;
+		if (++raises == LATE_TRIES)
+			return -KV_EBUSY;
+		told = 1u << i;
+		i = -1;
 	}
 	return 0;
 }

@@ -50,7 +50,9 @@ struct sim_call {
 	int told;         /* of the others: those before this one */
 	bool is_answered; /* that one */
 	bool is_begun;    /* the generation holds */
-	bool is_unheard;  /* some could not be told */
+	bool is_raised;   /* another one than the masters before have */
+	unsigned raises;
+	bool is_unheard; /* some could not be told */
 };
 
 /* ---- clustercall.c ---- */

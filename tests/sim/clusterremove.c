@@ -139,6 +139,16 @@ record_next(struct sim_call *call)
 	kv_ask_start(call->r->ch, &call->ask);
 }
 
+/* This master began a higher one: the others come to that again. */
+static bool
+raise_all(struct sim_call *call)
+{
+	call->is_raised = false;
+	call->first = call->told - 1;
+	call->told = 0;
+	return ++call->raises < LATE_TRIES;
+}
+
 static void
 recorded(struct kv_ask *ask, int status, const struct kv_msg *msg)
 {
@@ -150,6 +160,7 @@ recorded(struct kv_ask *ask, int status, const struct kv_msg *msg)
 		kv_hub_heard(&call->r->hub, kv_gentable_parse(&b->generation));
 	if (b && b->status == KV_EBUSY && may_insist(call)) {
 		choose(call);
+		call->is_raised = true;
 		call->told--;
 		record_next(call);
 		return;
@@ -164,6 +175,10 @@ recorded(struct kv_ask *ask, int status, const struct kv_msg *msg)
 		call->away = kv_get32(b->away);
 	if (b && call->is_begun)
 		take_generation(call, b);
+	if (call->is_raised && !raise_all(call)) {
+		remove_failed(call, -KV_EBUSY);
+		return;
+	}
 	record_next(call);
 }
 

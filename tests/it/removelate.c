@@ -1,0 +1,35 @@
+/*
+ * Removes all, when something else has been done since it knew the pool:
+ *
+ *	removelate --do=COMMAND --master=... --socket=...
+ *
+ * Exit status: 0, what the library says of it is on stderr otherwise.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <sysexits.h>
+
+#include "driver.h"
+#include "kvpool.h"
+
+int
+main(int argc, char **argv)
+{
+	const char *command = "true";
+	struct driver_opt own[] = { { "do", DRIVER_TEXT, &command },
+				    { NULL, DRIVER_TEXT, NULL } };
+	struct driver d = { 0 };
+	struct kv_client *c;
+	uint32_t away = 0;
+	long removed;
+
+	(void)argc;
+	driver_parse(&d, own, argv);
+	c = driver_open(&d);
+	if (system(command) != 0)
+		return EX_OSERR;
+	removed = kv_client_remove_matching(c, NULL, 1, NULL, NULL, &away);
+	kv_client_close(c);
+	printf("%ld %u\n", removed, away);
+	return removed < 0;
+}
