@@ -525,7 +525,8 @@ puts_wait_for_a_master(void **state)
 	assert_true(simnode_master_has(&sim, 0, "filled"));
 }
 
-/* Nothing of the pool was left; what was removed meanwhile is news here, too. */
+/* Nothing of the pool was left; what was removed meanwhile is news here, too.
+ */
 static void
 puts_wait_where_nothing_was_adopted(void **state)
 {
