@@ -229,6 +229,8 @@ widen(struct kv_pending *p, struct kv_pending_store *s,
 	r->body.op = KV_REMOVE_ALL;
 	r->body.flags |= KV_REMOVE_FORCE;
 	r->body.count = kv_le32(0);
+	/* Else it is nothing to a node that has heard of that one. */
+	r->body.generation = (struct kv_generation_le){ 0 };
 	w = KV_FAULT_POINT() ? NULL : malloc(sizeof(*w) + r->body.tenant_len);
 	if (!w)
 		return r;

@@ -137,6 +137,31 @@ test_all_covers_the_rest(void **state)
 	kv_pending_fini(&p);
 }
 
+/* Then all goes, also where that generation is known. */
+static void
+test_widened_for_no_generation(void **state)
+{
+	const struct kv_remove all = {
+		.op = KV_REMOVE_ALL,
+		.tenant_len = 1,
+		.generation = { kv_le64(5), kv_le64(7) },
+	};
+	struct kv_pending_removal *r;
+	struct kv_pending p;
+	unsigned i;
+
+	(void)state;
+	kv_pending_init(&p);
+	assert_int_equal(kv_pending_add(&p, id(1), id(11), &all, "t", 1), 0);
+	for (i = 0; i < 20; i++)
+		assert_int_equal(add(&p, 1, KV_REMOVE_KEYS, 0, 1 << 20), 0);
+	assert_int_equal(count(&p, 1), 1);
+	r = kv_pending_next(kv_pending_find(&p, id(1)));
+	assert_int_equal(r->body.flags, KV_REMOVE_FORCE);
+	assert_int_equal(kv_get64(r->body.generation.number), 0);
+	kv_pending_fini(&p);
+}
+
 static void
 test_too_many_stores(void **state)
 {
@@ -260,6 +285,7 @@ main(void)
 		cmocka_unit_test(test_kept_in_order_until_told),
 		cmocka_unit_test(test_all_that_are_away),
 		cmocka_unit_test(test_all_covers_the_rest),
+		cmocka_unit_test(test_widened_for_no_generation),
 		cmocka_unit_test(test_too_many_stores),
 		cmocka_unit_test(test_too_many_bytes),
 		cmocka_unit_test(test_too_many_tenants),
