@@ -363,7 +363,7 @@ void kv_nodegen_emptied(struct kv_node *node, struct kv_generation g);
 /* A session began or ended, or what it had to say came: what waited for that
  * goes on. */
 void kv_nodegen_settle(struct kv_node *node);
-/* It took a pool over, and no master has said yet what of it counts, nor what
+/* It has a pool file, and no master has said yet what of that counts, nor what
  * was removed meanwhile: what is put now would seem to be from before that. */
 bool kv_nodegen_is_early(const struct kv_node *node);
 /* The peer, a session, has had a REMOVE that the node missed answered. */

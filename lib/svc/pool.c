@@ -284,7 +284,7 @@ struct starting {
 
 /* ---- the address ---- */
 
-/* The same host to everybody who looks it up. */
+/* Another host to everybody who looks it up. */
 static bool
 is_loopback(const struct kv_lookup_result *r)
 {

@@ -3,7 +3,8 @@
  *
  *	removelate --do=COMMAND --master=... --socket=...
  *
- * Exit status: 0, what the library says of it is on stderr otherwise.
+ * Prints how many keys the library says were removed (or its error) and how
+ * many nodes are away. Exit status: 0, or 1 after an error.
  */
 #include <stdio.h>
 #include <stdlib.h>
