@@ -6,17 +6,7 @@
 . "$(dirname "$0")/../lib/tap.sh"
 . "$(dirname "$0")/../lib/cluster.sh"
 . "$(dirname "$0")/../lib/promise.sh"
-require ip
-
-no_netns='network namespaces are not allowed here'
-for name in m a b; do
-	case $name in
-	m) netns_init && netns m 9 ;;
-	a) netns a 1 ;;
-	b) netns b 2 ;;
-	esac || skip_all "$no_netns"
-done
-ip netns exec "$NS-m" true 2>/dev/null || skip_all "$no_netns"
+netns_three
 
 MASTERS=10.9.0.9:20001
 launch m ip netns exec "$NS-m" kvmaster --rpc-port=20001 --http-port=0 \

@@ -5,17 +5,7 @@
 . "$(dirname "$0")/../lib/tap.sh"
 . "$(dirname "$0")/../lib/cluster.sh"
 . "$(dirname "$0")/../lib/promise.sh"
-require ip
-
-no_netns='network namespaces are not allowed here'
-for name in m a b; do
-	case $name in
-	m) netns_init && netns m 9 ;;
-	a) netns a 1 ;;
-	b) netns b 2 ;;
-	esac || skip_all "$no_netns"
-done
-ip netns exec "$NS-m" true 2>/dev/null || skip_all "$no_netns"
+netns_three
 
 TTL=3
 MASTERS=10.9.0.9:20001

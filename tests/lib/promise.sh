@@ -28,6 +28,9 @@
 #	IN				what goes before the commands of drive,
 #					stat and idle:
 #					IN="ip netns exec $NS-a"
+#	netns_three			three of them: m (9), a (1) and b (2);
+#					where there may be none the test is
+#					skipped
 #	secs N				N; ten times as much with KV_LONG=1
 #
 # KV_SLOW is how much slower than a release build this one may be, KV_SEED
@@ -215,6 +218,14 @@ netns_init()
 	promise_netns=$NS
 	ip netns add "$NS" 2>/dev/null || return
 	ip -n "$NS" link add br0 type bridge && ip -n "$NS" link set br0 up
+}
+
+netns_three()
+{
+	require ip
+	{ netns_init && netns m 9 && netns a 1 && netns b 2 &&
+		ip netns exec "$NS-m" true 2>/dev/null; } ||
+		skip_all 'network namespaces are not allowed here'
 }
 
 promise_end()
