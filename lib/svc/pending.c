@@ -172,14 +172,16 @@ is_of(const struct kv_pending_removal *r, const void *tenant, size_t len)
 	return r->body.tenant_len == len && memcmp(r->tail, tenant, len) == 0;
 }
 
-/* Everything of the tenant goes anyway. */
+/* Everything of the tenant goes anyway. But one with a generation is nothing to
+ * a node that has heard of that elsewhere: what follows it is kept. */
 static bool
 is_covered(const struct kv_pending_store *s, const void *tenant, size_t len)
 {
 	struct kv_pending_removal *r;
 
 	KV_LIST_FOREACH(r, &s->removals, link)
-		if (is_all(r) && is_of(r, tenant, len))
+		if (is_all(r) && is_of(r, tenant, len) &&
+		    kv_get64(r->body.generation.number) == 0)
 			return true;
 	return false;
 }

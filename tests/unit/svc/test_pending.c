@@ -137,6 +137,28 @@ test_all_covers_the_rest(void **state)
 	kv_pending_fini(&p);
 }
 
+/* Of a node that heard elsewhere of its generation nothing goes for it. */
+static void
+test_what_follows_a_generation(void **state)
+{
+	const struct kv_remove all = {
+		.op = KV_REMOVE_ALL,
+		.flags = KV_REMOVE_FORCE,
+		.tenant_len = 1,
+		.generation = { kv_le64(5), kv_le64(7) },
+	};
+	struct kv_pending p;
+
+	(void)state;
+	kv_pending_init(&p);
+	assert_int_equal(kv_pending_add(&p, id(1), id(11), &all, "t", 1), 0);
+	assert_int_equal(add(&p, 1, KV_REMOVE_KEYS, 0, 10), 0);
+	assert_int_equal(count(&p, 1), 2);
+	assert_int_equal(kv_pending_add(&p, id(1), id(11), &all, "t", 1), 0);
+	assert_int_equal(count(&p, 1), 1);
+	kv_pending_fini(&p);
+}
+
 /* Then all goes, also where that generation is known. */
 static void
 test_widened_for_no_generation(void **state)
@@ -285,6 +307,7 @@ main(void)
 		cmocka_unit_test(test_kept_in_order_until_told),
 		cmocka_unit_test(test_all_that_are_away),
 		cmocka_unit_test(test_all_covers_the_rest),
+		cmocka_unit_test(test_what_follows_a_generation),
 		cmocka_unit_test(test_widened_for_no_generation),
 		cmocka_unit_test(test_too_many_stores),
 		cmocka_unit_test(test_too_many_bytes),
