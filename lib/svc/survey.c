@@ -463,7 +463,8 @@ round_start(struct kv_survey *s)
 	s->flags = 0;
 	s->answered = UINT_MAX;
 	s->rounds++;
-	s->ask.is_extra = !(s->gaps & (KV_LOOKUP_INCOMPLETE | KV_LOOKUP_LACKS));
+	/* One that failed may be the only one that has some node. */
+	s->ask.is_extra = !s->gaps;
 	master_next(s);
 }
 

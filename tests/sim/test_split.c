@@ -1,0 +1,137 @@
+/* Masters that hear of different nodes, and who can reach all of them. */
+#include <string.h>
+
+#include "clustercore.h"
+#include "svc/getop.h"
+#include "svc/putop.h"
+#include "test.h"
+
+static struct cluster *cl;
+static struct sim_requester *far; /* beside no node */
+static char value[100];
+static struct kv_buf buf = { value, sizeof(value) };
+static bool is_done;
+
+static int
+setup(void **state)
+{
+	static const struct cluster_opts o = {
+		.seed = 1,
+		.masters = 2,
+		.nodes = 2,
+		.requesters = 2,
+		.keys = 1,
+		.pool_bytes = 1 << 20,
+		.size_max = sizeof(value),
+		.replicas_max = 1,
+	};
+
+	(void)state;
+	cl = cluster_new(&o);
+	far = &cl->requesters[1];
+	cluster_run(cl, 3 * KV_NS_PER_S);
+	return 0;
+}
+
+static int
+teardown(void **state)
+{
+	(void)state;
+	cluster_settle(cl);
+	cluster_free(cl);
+	return 0;
+}
+
+static void
+put_done(struct kv_putop *op)
+{
+	(void)op;
+	is_done = true;
+}
+
+static void
+get_done(struct kv_getop *op)
+{
+	(void)op;
+	is_done = true;
+}
+
+static void
+wait_done(void)
+{
+	while (!is_done)
+		cluster_run(cl, KV_NS_PER_MS);
+}
+
+static int
+put_at(const char *node)
+{
+	struct kv_put_item item = { .key = { "k", 1 },
+				    .bufs = &buf,
+				    .nbufs = 1 };
+	struct kv_putop op = { .items = &item,
+			       .n = 1,
+			       .replicas = 1,
+			       .prefer = node,
+			       .deadline = cl->clock.ns + KV_NS_PER_S,
+			       .done = put_done };
+
+	is_done = false;
+	kv_loop_refresh(cl->loop);
+	assert_int_equal(kv_putop_start(far->ch, &op), 0);
+	wait_done();
+	return item.status;
+}
+
+static int
+get(void)
+{
+	struct kv_get_item item = { .key = { "k", 1 },
+				    .bufs = &buf,
+				    .nbufs = 1 };
+	struct kv_getop op = { .items = &item,
+			       .n = 1,
+			       .deadline = cl->clock.ns + KV_NS_PER_S,
+			       .done = get_done };
+
+	is_done = false;
+	kv_loop_refresh(cl->loop);
+	kv_getop_start(far->ch, &op);
+	wait_done();
+	return item.status;
+}
+
+static void
+cut(const char *a, const char *b)
+{
+	simnet_cut(cl->net, a, b);
+	simnet_cut(cl->net, b, a);
+}
+
+/* No node tells the first master what the other one knows. */
+static void
+a_master_that_failed_once_is_asked_before_a_miss(void **state)
+{
+	(void)state;
+	assert_int_equal(put_at("n1"), 0);
+	cut("m0", "n1");
+	cut("m1", "n0");
+	cluster_run(cl, 20 * KV_NS_PER_S);
+	assert_int_equal(get(), 0);
+	simnet_reset(cl->net, "m1", far->host);
+	kv_hub_master_down(&far->hub, 1, cl->clock.ns, "connection lost");
+	cluster_run(cl, 100 * KV_NS_PER_MS);
+	assert_int_equal(get(), 0);
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(
+			a_master_that_failed_once_is_asked_before_a_miss, setup,
+			teardown),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
