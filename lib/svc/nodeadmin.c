@@ -334,6 +334,19 @@ remove_matching(const struct removal *rm, const void *pattern, size_t len)
 	kv_nodejob_start(&sw->job, rm->peer, rm->id);
 }
 
+/* One that the node missed counts, unless it did all of it elsewhere: whoever
+ * asked for it had heard of none that came after. */
+static bool
+is_late(const struct removal *rm)
+{
+	if (rm->generation.number == 0 ||
+	    rm->known.number < rm->generation.number)
+		return false;
+	return !rm->is_missed ||
+	       kv_generation_is_equal(rm->known, rm->generation) ||
+	       kv_nodegen_was_emptied(rm->peer->node, rm->generation);
+}
+
 /*
  * The generation that it begins is not above what holds here: so it is over,
  * and a master has come to it late; or another one came first. What is here
@@ -401,8 +414,7 @@ kv_nodeadmin_remove(struct kv_nodepeer *peer, const struct kv_msg *msg)
 	case KV_REMOVE_ALL:
 		if (!kv_cut_done(&cut))
 			return false;
-		if (rm.generation.number > 0 &&
-		    rm.known.number >= rm.generation.number)
+		if (is_late(&rm))
 			remove_late(&rm);
 		else
 			remove_matching(&rm, NULL, 0);

@@ -13,6 +13,7 @@
 #include "base/status.h"
 #include "mem/slab.h"
 #include "store/tenants.h"
+#include "svc/gentable.h"
 #include "svc/nodecore.h"
 #include "svc/putkey.h"
 #include "wire/msg.h"
@@ -271,15 +272,44 @@ kv_nodeput_early(struct kv_node *node)
 
 /* ---- PUT ---- */
 
+/* newer: the generation that holds, if that is why. */
 static void
-put_refuse(struct kv_nodepeer *peer, uint64_t id, int status)
+put_refuse(struct kv_nodepeer *peer, uint64_t id, int status,
+	   struct kv_generation newer)
 {
 	struct kv_put_r *r = kv_conn_begin(peer->conn, KV_MSG_PUT_R, id, 0);
 
 	if (!r)
 		return;
 	r->status = (uint8_t)status;
+	r->generation = kv_gentable_build(newer);
 	kv_conn_end(peer->conn);
+}
+
+/*
+ * Was all removed that the requester had put before it heard of that? Then this
+ * may be such a put, which was on its way for long, and for which nobody waits
+ * any more: who still does begins again.
+ */
+static bool
+put_is_old(struct kv_nodepeer *peer, const struct kv_put *m,
+	   struct kv_generation *newer)
+{
+	struct kv_generation g = kv_gentable_parse(&m->generation);
+	struct kv_generation known = kv_nodegen_get(peer->node, peer->tenant);
+	const char *name;
+	size_t len;
+
+	if (kv_generation_is_equal(g, known))
+		return false;
+	if (g.number > known.number) {
+		name = kv_tenants_name(kv_index_tenants(peer->node->index),
+				       peer->tenant, &len);
+		kv_nodegen_learn(peer->node, name, len, g);
+		return false;
+	}
+	*newer = known;
+	return true;
 }
 
 /* KV_OK, or what the whole put is refused with. */
@@ -483,6 +513,7 @@ kv_nodeput_start(struct kv_nodepeer *peer, const struct kv_msg *msg)
 	const uint8_t *keys, *values;
 	size_t key_bytes, value_bytes;
 	const struct kv_put_ent *ents;
+	struct kv_generation newer = { 0 };
 	struct kv_nodeput *put = NULL;
 	struct kv_cut cut;
 	uint8_t *own;
@@ -498,14 +529,15 @@ kv_nodeput_start(struct kv_nodepeer *peer, const struct kv_msg *msg)
 		return false;
 	kv_stats_add(&peer->node->stats, KV_STAT_PUTS, n);
 	status = put_check(peer, m);
-	if (status == KV_OK && kv_nodepeer_is_busy(peer, n))
+	if (status == KV_OK &&
+	    (kv_nodepeer_is_busy(peer, n) || put_is_old(peer, m, &newer)))
 		status = KV_EBUSY;
 	if (status == KV_OK) {
 		put = put_new(peer, msg, key_bytes, &own);
 		status = put ? KV_OK : KV_ENOMEM;
 	}
 	if (status != KV_OK) {
-		put_refuse(peer, msg->id, status);
+		put_refuse(peer, msg->id, status, newer);
 		return true;
 	}
 	put_keys_init(put, ents, keys, values, own);

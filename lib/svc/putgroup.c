@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/num.h"
 #include "base/status.h"
+#include "svc/gentable.h"
 #include "svc/vec.h"
 
 /* Bytes of one frame's values that do not: what the owner reserves at once. */
@@ -21,6 +22,7 @@
  * may itself be waiting a second for a master.) */
 #define STALL_NS       (5 * KV_NS_PER_S)
 #define STALL_LEAST_NS (1500 * KV_NS_PER_MS)
+#define OLD_TRIES      4 /* of one owner; others remove all meanwhile */
 
 /* One DATA frame in a connection's queue. Outlives its group if it must. */
 struct sending {
@@ -37,6 +39,7 @@ struct kv_putgroup {
 	struct kv_le64 *filled; /* grants to tell, room for a frame's */
 	uint32_t n_filled;
 	uint64_t filled_bytes;
+	unsigned n_old; /* times that it was refused for its generation */
 };
 
 static struct kv_putgroup *
@@ -154,6 +157,8 @@ group_watch(struct kv_putgroup *g)
 			  kv_chan_patience(ch, g->op->deadline, STALL_LEAST_NS,
 					   STALL_NS));
 }
+
+static void frame_send(struct kv_group *base);
 
 /* ---- grants: the bytes ---- */
 
@@ -341,6 +346,23 @@ statuses_take(struct kv_putgroup *g, const struct kv_msg *msg)
 	return 0;
 }
 
+/* All was removed, of which this process had not heard: it is put after that.
+ */
+static bool
+is_to_be_put_again(struct kv_putgroup *g, const struct kv_msg *msg)
+{
+	const struct kv_put_r *r = msg->body;
+	struct kv_generation newer;
+
+	if (msg->type != KV_MSG_PUT_R || r->status != KV_EBUSY)
+		return false;
+	newer = kv_gentable_parse(&r->generation);
+	if (newer.number == 0 || ++g->n_old >= OLD_TRIES)
+		return false;
+	kv_hub_heard(g->op->ch->hub, newer);
+	return true;
+}
+
 static void
 frame_answered(struct kv_call *call, int status, const struct kv_msg *msg)
 {
@@ -359,6 +381,10 @@ frame_answered(struct kv_call *call, int status, const struct kv_msg *msg)
 		} else {
 			group_watch(g);
 		}
+		return;
+	}
+	if (is_to_be_put_again(g, msg)) {
+		frame_send(&g->base);
 		return;
 	}
 	status = statuses_take(g, msg);
@@ -488,6 +514,7 @@ frame_send(struct kv_group *base)
 	body->mode = local ? KV_MODE_SHM : KV_MODE_DATA;
 	body->flags = op->flags | (g->pick.no_evict ? KV_PUT_NO_EVICT : 0);
 	body->data_token = kv_le64(local ? 0 : g->base.to->data.token);
+	body->generation = kv_gentable_build(kv_hub_generation(op->ch->hub));
 	if (frame_fill(g, rpc->conn) < 0) {
 		group_fail(&g->base, -KV_ENOMEM);
 		return;

@@ -39,6 +39,11 @@ struct kv_put_id {
 	struct kv_le32 version; /* upsert raises it; the higher one wins */
 };
 
+struct kv_generation_le {
+	struct kv_le64 number; /* 0: none */
+	struct kv_le64 random;
+};
+
 enum {
 	KV_PUT_SOFT_PIN = 1,
 	KV_PUT_HARD_PIN = 2,
@@ -55,6 +60,8 @@ struct kv_put {
 	uint8_t flags;
 	uint8_t zero[6];
 	struct kv_le64 data_token; /* KV_MODE_DATA: where bytes will come */
+	struct kv_generation_le generation; /* of the tenant, as the requester
+					     * knows it */
 	/* tail: count entries, keys, small values, all in order */
 };
 
@@ -105,6 +112,10 @@ struct kv_put_r {
 	uint8_t status; /* not 0: all keys failed so, count is 0 */
 	uint8_t zero[3];
 	struct kv_le32 count;
+	struct kv_generation_le generation; /* KV_EBUSY: if its number is not
+					     * 0, all was removed since the
+					     * requester began, and this holds
+					     */
 	/* tail: count bytes, enum kv_status each */
 };
 
@@ -173,7 +184,7 @@ struct kv_release {
 };
 
 KV_LE_SIZE(kv_attach_r, 24);
-KV_LE_SIZE(kv_put, 36);
+KV_LE_SIZE(kv_put, 52);
 KV_LE_SIZE(kv_put_ent, 16);
 KV_LE_SIZE(kv_grant_ent, 16);
 KV_LE_SIZE(kv_data, 24);

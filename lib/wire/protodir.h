@@ -12,11 +12,6 @@
 
 /* ---- generations of tenants ---- */
 
-struct kv_generation_le {
-	struct kv_le64 number; /* 0: none */
-	struct kv_le64 random;
-};
-
 struct kv_generation_ent {
 	struct kv_generation_le generation;
 	uint8_t tenant_len;

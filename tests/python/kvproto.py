@@ -373,11 +373,11 @@ def seeds():
     yield 'ATTACH_R', {'flags': 1, 'pool_bytes': 1 << 34,
                        'ready_bytes': 1 << 33}
     yield 'PUT', {'put_id': put_id, 'count': 2, 'budget_ms': 5000, 'mode': 1,
-                  'flags': 1}, (
+                  'flags': 1, 'generation': generation}, (
         pack('put_ent', {'size': 66536, 'key_len': len(key)}) +
         pack('put_ent', {'size': 5, 'key_len': 1, 'flags': 1}) +
         key + b'k' + b'value')
-    yield 'PUT_R', {'count': 3}, bytes([0, 2, 3])
+    yield 'PUT_R', {'count': 3, 'generation': generation}, bytes([0, 2, 3])
     yield 'GRANT_R', {'count': 1, 'ready_bytes': 1 << 33}, pack(
         'grant_ent', {'grant': 77, 'index': 0, 'extents': 2}) + pair, {
             'flags': MORE}

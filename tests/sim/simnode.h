@@ -142,6 +142,8 @@ struct simput_opts {
 	uint32_t budget_ms; /* 0: 1000 */
 	uint32_t version;
 	uint64_t random; /* 0: 1000 + id */
+	/* That it says; NULL: the one that the node has. */
+	const struct kv_generation *generation;
 };
 
 /* Sends a PUT; its id. */

@@ -8,6 +8,8 @@
 
 #include "base/bytes.h"
 #include "base/status.h"
+#include "svc/gentable.h"
+#include "svc/nodecore.h"
 #include "wire/msg.h"
 
 struct dialled {
@@ -171,6 +173,10 @@ simreq_put(struct simreq *r, const struct simput *items, unsigned n,
 	m.mode = r->data_token ? KV_MODE_DATA : KV_MODE_SHM;
 	m.flags = opts->flags;
 	m.data_token = kv_le64(r->data_token);
+	m.generation = kv_gentable_build(
+		opts->generation
+			? *opts->generation
+			: kv_generation_get(&r->s->node->gen.known, NULL, 0));
 	for (unsigned i = 0; i < n; i++) {
 		struct kv_put_ent e = {
 			.size = kv_le64(items[i].size),

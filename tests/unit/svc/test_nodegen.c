@@ -301,6 +301,68 @@ two_removals_at_once(void **state)
 	assert_int_equal(get("a"), KV_OK);
 }
 
+/* The master that kept it knows of none that came after, nor did who asked. */
+static void
+one_that_was_missed_counts(void **state)
+{
+	const uint8_t missed = KV_REMOVE_FORCE | KV_REMOVE_MISSED;
+
+	(void)state;
+	news(0, "default", 7, 1);
+	put("a");
+	assert_int_equal(remove_all(1, missed, 6), 1);
+	assert_int_equal(get("a"), KV_EMISS);
+	put("a");
+	assert_int_equal(remove_all(1, missed, 6), 0);
+	assert_int_equal(get("a"), KV_OK);
+}
+
+/* A put that says this generation: its status, or why it was refused. */
+static int
+put_of(uint64_t g, uint64_t random, struct kv_generation_le *holds)
+{
+	const struct kv_generation generation = { g, random };
+	const struct simput item = { "late", 3, "abc" };
+	const struct simput_opts opts = { .generation = &generation };
+	struct wireframe *f;
+	int status;
+
+	simreq_put(&req, &item, 1, &opts);
+	simnode_run(&sim, 5);
+	f = wirepeer_take(&req.control, KV_MSG_PUT_R);
+	assert_non_null(f);
+	*holds = ((struct kv_put_r *)(void *)f->body)->generation;
+	status = f->body[0] ? f->body[0] : f->tail[0];
+	wireframe_free(f);
+	return status;
+}
+
+/* One that was on its way while all was removed is not done any more. */
+static void
+an_old_put_is_refused(void **state)
+{
+	struct kv_generation_le holds;
+
+	(void)state;
+	assert_int_equal(put_of(0, 0, &holds), KV_OK);
+	news(0, "default", 5, 1);
+	assert_int_equal(put_of(0, 0, &holds), KV_EBUSY);
+	assert_int_equal(kv_get64(holds.number), 5);
+	assert_int_equal(kv_get64(holds.random), 1);
+	assert_int_equal(put_of(5, 2, &holds), KV_EBUSY);
+	assert_int_equal(get("late"), KV_EMISS);
+	put("a");
+	assert_int_equal(put_of(5, 1, &holds), KV_OK);
+	assert_int_equal(get("late"), KV_OK);
+	assert_int_equal(get("a"), KV_OK);
+	/* The node hears of another one. */
+	assert_int_equal(put_of(6, 1, &holds), KV_OK);
+	assert_int_equal(kv_get64(holds.number), 0);
+	assert_int_equal(get("late"), KV_OK);
+	assert_int_equal(get("a"), KV_EMISS);
+	assert_int_equal(number(), 6);
+}
+
 static void
 hard_pins_are_kept(void **state)
 {
@@ -652,6 +714,8 @@ main(void)
 		TEST(a_removal_that_comes_late),
 		TEST(two_removals_at_once_that_come_late),
 		TEST(two_removals_at_once),
+		TEST(one_that_was_missed_counts),
+		TEST(an_old_put_is_refused),
 		TEST(hard_pins_are_kept),
 		TEST(puts_under_way),
 		TEST(readers_end_in_peace),

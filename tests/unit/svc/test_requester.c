@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "simnode.h"
+#include "svc/nodecore.h"
 #include "svc/putop.h"
 #include "test.h"
 
@@ -197,6 +198,22 @@ a_put_that_was_given_up_is_not_done_later(void **state)
 	assert_int_equal(simnode_stat(&sim, "puts"), 2);
 }
 
+/* It had not heard of the removal, and still waits. */
+static void
+who_is_refused_for_a_removal_puts_again(void **state)
+{
+	const struct kv_generation g = { 9, 1 };
+
+	(void)state;
+	assert_int_equal(put("k"), 0);
+	kv_nodegen_learn(sim.node, NULL, 0, g);
+	assert_int_equal(put("k"), 0);
+	assert_int_equal(put_sized("l", 10, KV_NS_PER_S), 0);
+	assert_int_equal(simnode_stat(&sim, "puts_ok"), 3);
+	assert_int_equal(simnode_stat(&sim, "puts"), 4);
+	assert_true(kv_generation_is_equal(kv_hub_generation(&hub), g));
+}
+
 #define WITH(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 #define AWAY(f) cmocka_unit_test_setup_teardown(f, setup_away, teardown)
 
@@ -207,6 +224,7 @@ main(void)
 		WITH(who_lost_the_last_connection_attaches_again),
 		WITH(a_put_elsewhere_is_no_trial_of_a_sick_node),
 		WITH(the_local_node_is_well_when_it_answers_here),
+		WITH(who_is_refused_for_a_removal_puts_again),
 		AWAY(a_put_that_was_given_up_is_not_done_later),
 	};
 
