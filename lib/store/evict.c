@@ -46,7 +46,7 @@ kv_evict_expire(struct kv_evict *e, uint64_t now)
 		if (!o || now - o->wanted_ns < e->grace_ns)
 			return;
 		kv_evict_del(e, o);
-		o->flags &= (uint8_t)~KV_OBJ_WANTED;
+		o->flags &= (uint16_t)~KV_OBJ_WANTED;
 		kv_evict_add(e, o);
 	}
 }

@@ -278,7 +278,7 @@ show(struct kv_index *ix, struct kv_object *o, uint64_t now)
 {
 	assert(o->flags & KV_OBJ_HIDDEN);
 	assert(!(o->flags & KV_OBJ_GONE));
-	o->flags &= (uint8_t)~KV_OBJ_HIDDEN;
+	o->flags &= (uint16_t)~KV_OBJ_HIDDEN;
 	o->used_ns = now;
 	ix->stats.hidden--;
 	ix->stats.keys++;
@@ -314,7 +314,7 @@ void
 kv_index_checked(struct kv_index *ix, struct kv_object *o)
 {
 	ix->stats.unchecked -= (o->flags & KV_OBJ_UNCHECKED) != 0;
-	o->flags &= (uint8_t)~KV_OBJ_UNCHECKED;
+	o->flags &= (uint16_t)~KV_OBJ_UNCHECKED;
 }
 
 bool

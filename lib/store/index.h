@@ -45,9 +45,12 @@ enum {
 	KV_OBJ_UNCHECKED = 32, /* adopted: its bytes may be others by now */
 	KV_OBJ_SHARED = 64,    /* read by another than who put it */
 	KV_OBJ_ADOPTED = 128,  /* an earlier node had put it in the pool */
+	KV_OBJ_DOUBTED = 256,  /* a master that was told of it late has yet to
+				* say whether it stays */
 };
 
-/* Read by others, written by index.c only, but for KV_OBJ_SHARED. */
+/* Read by others, written by index.c only, but for KV_OBJ_SHARED and
+ * KV_OBJ_DOUBTED. */
 struct kv_object {
 	struct kv_htab_node node; /* node.hash: hash.lo */
 	struct kv_list order;     /* in one of the lists of leaving */
@@ -68,7 +71,7 @@ struct kv_object {
 	uint16_t key_len;
 	uint16_t tenant; /* its number in kv_index_tenants() */
 	uint16_t putter; /* who put it, to tell from others; 0: not known */
-	uint8_t flags;
+	uint16_t flags;
 	uint8_t busy; /* for the owner of the index: a use count of its own that
 		       * keeps the struct allocated (kv_index_hold) */
 	char key[];

@@ -106,9 +106,14 @@ verdicts_take(const struct frame *f, const struct kv_msg *msg)
 	if (!kv_cut_done(&cut) || r->status != KV_OK ||
 	    kv_get32(r->count) != f->count)
 		return false;
-	for (i = 0; i < f->count; i++)
+	for (i = 0; i < f->count; i++) {
 		kv_putkey_verdict(s->node, s->number, &f->ents[i].hash,
 				  &f->ents[i].put_id, verdicts[i]);
+		if (verdicts[i] == KV_VERDICT_OPEN &&
+		    !(f->ents[i].flags & KV_PUBLISH_SHOWN))
+			kv_putkey_doubt(s->node, &f->ents[i].hash,
+					&f->ents[i].put_id, true);
+	}
 	return true;
 }
 

@@ -149,6 +149,11 @@ void kv_putkey_show(struct kv_putkey *k);
 void kv_putkey_verdict(struct kv_node *node, unsigned session,
 		       const struct kv_id *hash, const struct kv_put_id *id,
 		       enum kv_verdict verdict);
+/* A copy that is shown, but was not known to masters all the time: while the
+ * first one that was told of it has to decide it gives way to others, whichever
+ * master asks. */
+void kv_putkey_doubt(struct kv_node *node, const struct kv_id *hash,
+		     const struct kv_put_id *id, bool is_doubted);
 /* A master asks: does the node have this copy, and keep it against that one?
  * If not it is gone now. */
 bool kv_putkey_keeps(struct kv_node *node, const struct kv_check_ent *e);

@@ -104,6 +104,22 @@ kv_putkey_verdict(struct kv_node *node, unsigned session,
 }
 
 void
+kv_putkey_doubt(struct kv_node *node, const struct kv_id *hash_id,
+		const struct kv_put_id *id, bool is_doubted)
+{
+	struct kv_object *o =
+		kv_index_find_hash(node->index, kv_key_hash_parse(*hash_id));
+
+	if (!o || o->flags & KV_OBJ_HIDDEN ||
+	    !id_is(id, o->id_random, o->id_version))
+		return;
+	if (is_doubted)
+		o->flags |= KV_OBJ_DOUBTED;
+	else
+		o->flags &= (uint16_t)~KV_OBJ_DOUBTED;
+}
+
+void
 kv_putkey_outdated(struct kv_node *node)
 {
 	struct kv_putkey *k, *next;

@@ -237,9 +237,13 @@ session_decide(struct kv_session *s, const struct kv_msg *msg)
 	e = kv_cut_array(&cut, n, sizeof(*e));
 	if (!kv_cut_done(&cut))
 		return false;
-	for (i = 0; i < n; i++)
+	for (i = 0; i < n; i++) {
 		kv_putkey_verdict(s->node, s->number, &e[i].hash, &e[i].put_id,
 				  e[i].verdict);
+		if (e[i].verdict == KV_VERDICT_STAYS)
+			kv_putkey_doubt(s->node, &e[i].hash, &e[i].put_id,
+					false);
+	}
 	return true;
 }
 

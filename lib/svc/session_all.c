@@ -43,7 +43,8 @@ kv_session_told(struct kv_session *s)
 bool
 kv_session_vouches(const struct kv_node *node, const struct kv_object *o)
 {
-	return !node->was_alone && !(o->flags & KV_OBJ_HIDDEN);
+	return !node->was_alone &&
+	       !(o->flags & (KV_OBJ_HIDDEN | KV_OBJ_DOUBTED));
 }
 
 unsigned
