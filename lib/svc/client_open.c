@@ -243,7 +243,7 @@ masters_wait(struct kv_client *c, bool has_local, uint64_t until)
 	for (;;) {
 		now = kv_clock_now(&(struct kv_clock){ 0 });
 		left_ms = until > now ? (until - now) / KV_NS_PER_MS : 0;
-		left_ms = kv_min_u64(kv_max_u64(left_ms, 1), c->timeout_ms);
+		left_ms = kv_max_u64(left_ms, 1);
 		status = kv_client_ask_nodes(c, (uint32_t)left_ms, &young_ms);
 		is_over = status == 0 ? young_ms == 0 : has_local;
 		/* An embedded node is waited for until others find it. */

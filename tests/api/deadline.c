@@ -7,6 +7,8 @@
  */
 #include <arpa/inet.h>
 #include <kvpool.h>
+#include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -59,6 +61,22 @@ ends(struct kv_op *op)
 	return ms;
 }
 
+static int
+port_open(struct sockaddr_in *a)
+{
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	socklen_t len = sizeof(*a);
+
+	*a = (struct sockaddr_in){
+		.sin_family = AF_INET,
+		.sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+	};
+	EXPECT(bind(fd, (struct sockaddr *)a, sizeof(*a)), 0);
+	EXPECT(listen(fd, 16), 0);
+	EXPECT(getsockname(fd, (struct sockaddr *)a, &len), 0);
+	return fd;
+}
+
 /* case-014: four masters to which one can connect, and which never answer. */
 static void
 test_open(void)
@@ -71,17 +89,11 @@ test_open(void)
 		.timeout_ms = 60000,
 		.open_timeout_ms = TIMEOUT_MS,
 	};
-	struct sockaddr_in a = { .sin_family = AF_INET };
-	socklen_t len = sizeof(a);
+	struct sockaddr_in a;
 	int fd[4], at = 0;
 
-	a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
 	for (int i = 0; i < 4; i++) {
-		fd[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-		a.sin_port = 0;
-		EXPECT(bind(fd[i], (struct sockaddr *)&a, sizeof(a)), 0);
-		EXPECT(listen(fd[i], 16), 0);
-		EXPECT(getsockname(fd[i], (struct sockaddr *)&a, &len), 0);
+		fd[i] = port_open(&a);
 		at += snprintf(masters + at, sizeof(masters) - (size_t)at,
 			       "%s127.0.0.1:%d", at ? "," : "",
 			       ntohs(a.sin_port));
@@ -91,6 +103,80 @@ test_open(void)
 	EXPECT(now_ms() - begin_ms < TIMEOUT_MS + OPEN_SLACK_MS, 1);
 	for (int i = 0; i < 4; i++)
 		close(fd[i]);
+}
+
+/* ---- a master that is far away ---- */
+
+enum {
+	FAR_US = 20000
+};
+
+struct far {
+	int listener;
+	struct sockaddr_in master;
+};
+
+/* What comes from one goes to the other, later. False: it has ended. */
+static bool
+pass_on(int from, int to)
+{
+	char bytes[65536];
+	ssize_t n = recv(from, bytes, sizeof(bytes), 0);
+
+	usleep(FAR_US);
+	return n > 0 && send(to, bytes, (size_t)n, MSG_NOSIGNAL) == n;
+}
+
+/* One connection after the other, until the listener is shut. */
+static void *
+far_run(void *arg)
+{
+	struct far *f = arg;
+	struct pollfd p[2] = { { .events = POLLIN }, { .events = POLLIN } };
+	bool is_open;
+
+	while ((p[0].fd = accept(f->listener, NULL, NULL)) >= 0) {
+		p[1].fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+		is_open = connect(p[1].fd, (struct sockaddr *)&f->master,
+				  sizeof(f->master)) == 0;
+		while (is_open && poll(p, 2, -1) > 0)
+			is_open =
+				(!p[0].revents || pass_on(p[0].fd, p[1].fd)) &&
+				(!p[1].revents || pass_on(p[1].fd, p[0].fd));
+		close(p[0].fd);
+		close(p[1].fd);
+	}
+	return NULL;
+}
+
+/* What calls may take says nothing of what the opening may. */
+static void
+test_open_far(const char *master)
+{
+	char addr[64], err[256];
+	const struct kv_client_opts o = {
+		.size = sizeof(o),
+		.master = addr,
+		.socket = "",
+		.timeout_ms = FAR_US / 1000,
+		.open_timeout_ms = 9000,
+	};
+	struct far f = { .master.sin_family = AF_INET };
+	struct sockaddr_in a;
+	struct kv_client *c;
+	pthread_t thread;
+
+	f.listener = port_open(&a);
+	f.master.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	f.master.sin_port = htons((uint16_t)atoi(strrchr(master, ':') + 1));
+	snprintf(addr, sizeof(addr), "127.0.0.1:%d", ntohs(a.sin_port));
+	EXPECT(pthread_create(&thread, NULL, far_run, &f), 0);
+	c = kv_client_open(&o, err, sizeof(err));
+	EXPECT(c != NULL, 1);
+	kv_client_close(c);
+	shutdown(f.listener, SHUT_RDWR);
+	EXPECT(pthread_join(thread, NULL), 0);
+	close(f.listener);
 }
 
 int
@@ -116,6 +202,7 @@ main(int argc, char **argv)
 
 	EXPECT(argc > 2, 1);
 	test_open();
+	test_open_far(argv[1]);
 	c = kv_client_open(&o, err, sizeof(err));
 	EXPECT(c != NULL, 1);
 	EXPECT(kv_client_put_one(c, "there", 5, value, BYTES), 0);
