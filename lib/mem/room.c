@@ -110,13 +110,17 @@ list_has(const char *list, const char *word)
 	}
 }
 
-/* The group of this process: line "number:controllers:path". */
+/* The group of a process, 0: of this one: line "number:controllers:path". */
 static bool
-find_group(const char *root, const char *controller, char *group, size_t n)
+find_group(const char *root, int pid, const char *controller, char *group,
+	   size_t n)
 {
-	FILE *f KV_CLEANUP(cleanup_file) = open_text(root, "/proc/self/cgroup");
-	char line[PATH_MAX], *list, *path;
+	char line[PATH_MAX] = "/proc/self/cgroup", *list, *path;
+	FILE *f KV_CLEANUP(cleanup_file) = NULL;
 
+	if (pid)
+		snprintf(line, sizeof(line), "/proc/%d/cgroup", pid);
+	f = open_text(root, line);
 	while (f && fgets(line, sizeof(line), f)) {
 		line[strcspn(line, "\n")] = '\0';
 		list = strchr(line, ':');
@@ -211,16 +215,17 @@ look_at_group(const char *root, const char *dir, const struct gauge *g,
 	snprintf(t->file, sizeof(t->file), "%s", path);
 }
 
-/* The group of this process and all above it that can be seen. */
+/* The group of the process and all above it that can be seen. */
 static void
-look_at_groups(const char *root, const struct gauge *g, struct tightest *t)
+look_at_groups(const char *root, int pid, const struct gauge *g,
+	       struct tightest *t)
 {
 	char group[PATH_MAX], dir[2 * PATH_MAX], *slash;
 	const char *below;
 	struct mount m;
 	size_t n;
 
-	if (!find_group(root, g->controller, group, sizeof(group)) ||
+	if (!find_group(root, pid, g->controller, group, sizeof(group)) ||
 	    !find_mount(root, g->controller, &m))
 		return;
 	/* A container may see its group's path from outside, or from inside. */
@@ -240,14 +245,14 @@ look_at_groups(const char *root, const struct gauge *g, struct tightest *t)
 }
 
 static void
-look_at_gauges(const char *root, const struct gauge *g, size_t n,
+look_at_gauges(const char *root, int pid, const struct gauge *g, size_t n,
 	       struct tightest *t)
 {
 	size_t i;
 
 	t->left = t->limit = NONE;
 	for (i = 0; i < n; i++)
-		look_at_groups(root, &g[i], t);
+		look_at_groups(root, pid, &g[i], t);
 }
 
 static uint64_t
@@ -259,12 +264,19 @@ mem_available(const char *root)
 }
 
 uint64_t
-kv_room_memory(const char *root)
+kv_room_memory_of(const char *root, int pid)
 {
 	struct tightest t;
 
-	look_at_gauges(root, memory_gauges, KV_ARRAY_LEN(memory_gauges), &t);
+	look_at_gauges(root, pid, memory_gauges, KV_ARRAY_LEN(memory_gauges),
+		       &t);
 	return kv_min_u64(t.left, mem_available(root));
+}
+
+uint64_t
+kv_room_memory(const char *root)
+{
+	return kv_room_memory_of(root, 0);
 }
 
 uint64_t
@@ -330,7 +342,7 @@ kv_room_check(const char *root, uint64_t bytes, char *err, size_t errlen)
 			 advice(less, sizeof(less), bytes, available));
 		return -ENOMEM;
 	}
-	look_at_gauges(root, memory_gauges, KV_ARRAY_LEN(memory_gauges), &t);
+	look_at_gauges(root, 0, memory_gauges, KV_ARRAY_LEN(memory_gauges), &t);
 	if (t.left < need) {
 		snprintf(err, errlen,
 			 "a pool of %s does not fit: the control group leaves "
@@ -380,7 +392,7 @@ kv_room_check_huge(const char *root, uint64_t bytes, char *err, size_t errlen)
 			 (uintmax_t)(total + pages - left));
 		return -ENOMEM;
 	}
-	look_at_gauges(root, huge_gauges, KV_ARRAY_LEN(huge_gauges), &t);
+	look_at_gauges(root, 0, huge_gauges, KV_ARRAY_LEN(huge_gauges), &t);
 	if (t.left < bytes) {
 		snprintf(
 			err, errlen,

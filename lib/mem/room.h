@@ -17,6 +17,8 @@
  * memory available, and what is left in the control groups (version 1 or 2)
  * of this process and those above them. */
 uint64_t kv_room_memory(const char *root);
+/* The same of another process. */
+uint64_t kv_room_memory_of(const char *root, int pid);
 
 /* Left to the process beside a pool of that size, for its index, connections
  * and stacks: a part of it that is small for small ones. */

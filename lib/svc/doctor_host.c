@@ -74,7 +74,7 @@ say_refusal(struct kv_doctor *d, const char *check, char *err)
 static void
 check_running(struct kv_doctor *d, const struct kv_doctor_host *h)
 {
-	uint64_t left = kv_room_memory(h->root);
+	uint64_t left = kv_room_memory_of(h->root, h->node_pid);
 	uint64_t need = h->node_unready + kv_room_spare(h->node_bytes);
 	char pool[16], rest[16], unready[16];
 
@@ -92,7 +92,7 @@ check_running(struct kv_doctor *d, const struct kv_doctor_host *h)
 			      "container more memory",
 			      "the kvclient of this host has a pool of %s (%s "
 			      "of it still to come), but only %s are left to "
-			      "this machine or control group",
+			      "this machine or its control group",
 			      pool, unready, rest);
 }
 

@@ -367,10 +367,12 @@ kv_doctor_addresses(struct kv_doctor *d, const struct kv_doctor_pool *p)
 
 /* ---- memory and room ---- */
 
+/* Pages are to come, and do not. */
 static bool
-is_growing(const struct kv_doctor_node *n)
+is_stuck(const struct kv_doctor_node *n)
 {
-	return n->info.ready_bytes > n->ready_before;
+	return n->info.ready_bytes < n->info.pool_bytes &&
+	       n->info.ready_bytes <= n->ready_before && !is_silent(&n->info);
 }
 
 bool
@@ -389,29 +391,34 @@ kv_doctor_is_moving(const struct kv_doctor_pool *p)
 void
 kv_doctor_memory(struct kv_doctor *d, const struct kv_doctor_pool *p)
 {
+	uint64_t ready = 0, sum = 0, missing;
 	const struct kv_doctor_node *n;
-	uint64_t ready = 0, sum = 0;
 	char size[16], has[16];
 	size_t bad = 0;
 
 	for (n = p->nodes; n < p->nodes + p->n_nodes; n++) {
+		/* Its pool_bytes are what it has, then. */
+		missing = kv_doctor_stat(&n->d, "missing_bytes");
 		ready += n->info.ready_bytes;
 		sum += n->info.pool_bytes;
-		kv_str_size_format(size, sizeof(size), n->info.pool_bytes);
+		kv_str_size_format(size, sizeof(size),
+				   n->info.pool_bytes + missing);
 		kv_str_size_format(has, sizeof(has), n->info.ready_bytes);
-		if (n->info.pool_bytes < POOL_BYTES_FEW)
+		if (n->info.pool_bytes + missing < POOL_BYTES_FEW)
 			kv_doctor_say(d, KV_DOCTOR_WARNING, "pools",
 				      "give it more (global_segment_size); a "
 				      "size without a unit is bytes",
 				      "%s has next to no memory: %s",
 				      n->info.name, size);
-		else if (n->info.ready_bytes < n->info.pool_bytes &&
-			 !is_growing(n) && !is_silent(&n->info))
-			kv_doctor_say(d, KV_DOCTOR_FAULT, "pools",
-				      "see its log: its machine or control "
-				      "group may have no more memory",
-				      "%s has %s of its %s, and no more comes",
-				      n->info.name, has, size);
+		else if (missing || is_stuck(n))
+			kv_doctor_say(
+				d, KV_DOCTOR_FAULT, "pools",
+				"see its log: its machine, control group "
+				"or file system has no more memory; make "
+				"room there or ask for less, and start it "
+				"again",
+				"%s has %s of its %s, and no more comes",
+				n->info.name, has, size);
 		else
 			continue;
 		bad++;

@@ -475,6 +475,10 @@ kv_node_stats_each(const struct kv_node *node, kv_node_stat_fn *fn, void *arg)
 		{ "pool_bytes", "size of the pool", false, node->pool_bytes },
 		{ "ready_bytes", "bytes of the pool, faulted in", false,
 		  node->ready_bytes },
+		{ "missing_bytes", "bytes asked for that could not be had",
+		  false,
+		  kv_round_down_u64(node->o.pool_bytes, KV_GRANULE_BYTES) -
+			  node->pool_bytes },
 		{ "free_bytes", "bytes faulted in, with nothing in them", false,
 		  kv_slab_free_bytes(node->slab) },
 		{ "keys", "keys that are shown", false, st.keys },

@@ -104,7 +104,8 @@ end a
 start a --port kvclient --master="$MASTERS" --host=nobody.invalid \
 	--socket="$T/a.sock" --global-segment-size=32MB
 ok 'a node named nobody.invalid says so' try_for 5 grep -q \
-	"warn .*addr=nobody.invalid:$cluster_port: cannot resolve the name" a.log
+	"warn .*addr=nobody.invalid:$cluster_port: cannot resolve the name: .*--host" \
+	a.log
 kvput --socket="$T/a.sock" there in
 not_ok 'where it is not local, it is not found' kvget $M there
 ok 'and the master says why' try_for 5 grep -q \
@@ -196,8 +197,8 @@ if unshare -m true 2>/dev/null; then
 			grep -q '^own-name  *10\.9\.0\.1:20002  *live '
 	}
 	ok 'the master tells others what it sees' try_for 10 seen
-	like "$(cat a.log)" 'warn .*addr=own-name:20002 is a loopback address' \
-		'a line says why'
+	like "$(cat a.log)" 'warn .*addr=own-name:20002 is a loopback address.*--host' \
+		'a line says why, and what to do'
 	ok 'put there' kvput --socket="$T/a.sock" --timeout=5s named in
 	ok 'get from another host' ip netns exec "$NS-b" \
 		kvget --socket= --master=$MASTERS --timeout=5s -o got named

@@ -141,6 +141,21 @@ if grouped 2>/dev/null; then
 		sh enter "$group" kvdiag --socket= --timeout=4s doctor conf
 	like "$(cat out)" '^fault +memory: a pool of 512.0 MiB does not fit: the control group leaves [89][0-9.]* MiB of its 95.4 MiB.*; ask for [0-9]*MB at most, or raise .*/kv_doctor' \
 		'says so'
+	# The one of the kvclient counts, whichever kvdiag is in.
+	start grouped --port sh enter "$group" kvclient \
+		--socket="$T/grouped.sock" --global-segment-size=48MB
+	in_group=$(near grouped)
+	memory()
+	{
+		diagnose $in_group >now
+		grep -E "$1" now
+	}
+	ok 'a kvclient in a control group' try_for 10 memory \
+		'^ok +memory: the kvclient .* 48.0 MiB .0 B .*, and [234][0-9.]* MiB are left'
+	echo 70000000 >"/sys/fs/cgroup/$limit"
+	ok 'that leaves too little' memory \
+		'^fault +memory: the kvclient .* only [0-9.]+ MiB are left .*; give it a smaller'
+	end grouped
 else
 	skip 'a control group' 'none can be made here'
 fi
@@ -155,6 +170,31 @@ if mount -t tmpfs -o size=16m kv_test fs 2>/dev/null; then
 	ok 'one that fits there' configured 8MB \
 		", \"pool_file\": \"$T/fs/pool\""
 	like "$(cat out)" '^ok +pool file: .*/fs/pool has room' 'says so'
+	mount -o remount,size=220m "$T/fs"
+	# Stopped while its pages come, others take the rest.
+	for _ in 1 2 3 4 5; do
+		rm -f fs/*
+		kvclient --master="$MASTERS" --host=127.0.0.20 --port=0 \
+			--socket="$T/short.sock" --pool-file="$T/fs/pool" \
+			--global-segment-size=200MB 2>short.log &
+		echo $! >short.pid
+		cluster_names="short $cluster_names"
+		until grep -q ' ready ' short.log; do
+			sleep 0.005
+		done
+		freeze short
+		head -c 220M /dev/zero >fs/others 2>/dev/null
+		thaw short
+		try_for 20 grep -E 'pool ends at|of the pool is there' short.log
+		grep -q 'pool ends at' short.log && break
+		end short
+	done
+	wait_nodes 3
+	finds 1 'a node that got less than it asked for' \
+		'^fault +pools: 127.0.0.20 has [0-9.]+ MiB of its 200.0 MiB, and no more comes; see its log' \
+		$(near short)
+	end short
+	wait_nodes 2
 else
 	skip 'a small tmpfs' 'cannot mount one'
 fi

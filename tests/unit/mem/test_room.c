@@ -176,6 +176,10 @@ test_group_v2(void **state)
 	put("/sys/fs/cgroup/pod/box/memory.high", "%ju\n",
 	    (uintmax_t)(2 * GIB));
 	assert_int_equal(kv_room_memory(root), GIB + GIB / 2);
+	put("/proc/77/cgroup", "0::/pod\n");
+	assert_int_equal(kv_room_memory_of(root, 77), 100 * GIB);
+	put("/proc/77/cgroup", "0::/pod/box\n");
+	assert_int_equal(kv_room_memory_of(root, 77), GIB + GIB / 2);
 	put("/sys/fs/cgroup/pod/box/memory.high", "max\n");
 	put("/sys/fs/cgroup/pod/box/memory.max", "max\n");
 	assert_int_equal(kv_room_memory(root), 100 * GIB);

@@ -140,6 +140,7 @@ static char stats_master[] = "version " KVPOOL_VERSION "\nclock_ms 5000\n"
 			     "master_key_count 7\nmaster_active_clients 1\n";
 static char stats_node[] = "version " KVPOOL_VERSION "\nclock_ms 5000\n"
 			   "hard_pinned_keys 3\nevicted_keys 9\n";
+static char stats_short[] = "missing_bytes 968884224\n";
 static struct kv_node_info record;
 static struct kv_doctor_master master;
 static struct kv_doctor_node node;
@@ -288,6 +289,13 @@ pools_are_judged_by_what_is_there(void **state)
 	node.info.ready_bytes++;
 	all();
 	TOLD(KV_DOCTOR_OK, "free");
+	/* A node takes what it has for its pool, once no more comes. */
+	node.info.pool_bytes = node.info.ready_bytes = 100 * MIB;
+	node.d.stats = stats_short;
+	assert_false(kv_doctor_is_moving(&pool));
+	all();
+	TOLD(KV_DOCTOR_FAULT, "n1 has 100.0 MiB of its 1.0 GiB, and no more");
+	node.d.stats = stats_node;
 	node.info = record;
 	node.info.free_bytes = MIB;
 	all();
@@ -413,11 +421,14 @@ a_running_node_is_judged_by_its_process(void **state)
 	kv_doctor_host(&doctor, &h);
 	TOLD(KV_DOCTOR_FAULT, "only 1.0 GiB are left");
 	h.node_unready = 0;
-	put("/proc/self/cgroup", "0::/kv\n");
+	put("/proc/self/cgroup", "0::/\n");
 	put("/proc/self/mountinfo",
 	    "30 25 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
 	put("/sys/fs/cgroup/kv/memory.max", "1000000000\n");
 	put("/sys/fs/cgroup/kv/memory.current", "999000000\n");
+	kv_doctor_host(&doctor, &h);
+	assert_int_equal(doctor.found[KV_DOCTOR_FAULT], 1);
+	put("/proc/77/cgroup", "0::/kv\n");
 	kv_doctor_host(&doctor, &h);
 	TOLD(KV_DOCTOR_FAULT, "only 976.6 KiB are left");
 	put("/sys/fs/cgroup/kv/memory.max", "max\n");

@@ -569,6 +569,9 @@ when_no_more_pages_come_the_rest_is_decided(void **state)
 	id = simreq_put(&r, items, 2, NULL);
 	assert_false(simreq_grant(&r, id, 0, &g));
 	kv_node_ready_end(sim.node);
+	assert_int_equal(simnode_stat(&sim, "pool_bytes"), 65536);
+	assert_int_equal(simnode_stat(&sim, "missing_bytes"),
+			 SIMNODE_POOL - 65536);
 	simnode_run(&sim, 2);
 	assert_false(simreq_grant(&r, id, 0, &g));
 	assert_true(simreq_grant(&r, id, 1, &g));
