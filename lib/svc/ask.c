@@ -51,6 +51,7 @@ ask_answered(struct kv_call *call, int status, const struct kv_msg *msg)
 	struct kv_ask *ask = KV_CONTAINER_OF(call, struct kv_ask, call);
 	const struct kv_error_r *e;
 
+	kv_rpc_cancel(&ask->ping);
 	if (status < 0) {
 		/* Silent: the connection is of no use to later calls either. */
 		if (status == -ETIMEDOUT)
@@ -73,6 +74,31 @@ ask_answered(struct kv_call *call, int status, const struct kv_msg *msg)
 		return;
 	}
 	ask_end(ask, 0, msg);
+}
+
+/* What is asked for takes its time: is there still somebody who does it? */
+static void
+ask_pinged(struct kv_call *call, int status, const struct kv_msg *msg)
+{
+	struct kv_ask *ask = KV_CONTAINER_OF(call, struct kv_ask, ping);
+
+	(void)msg;
+	if (status != -ETIMEDOUT)
+		return; /* if the connection is lost the request says so */
+	kv_rpc_cancel(&ask->call);
+	kv_link_drop(ask->link, -KV_ETIMEOUT);
+	ask_failed(ask, -KV_ETIMEOUT);
+}
+
+static void
+ask_ping(struct kv_ask *ask)
+{
+	struct kv_rpc *rpc = &ask->link->ctl.rpc;
+
+	ask->ping.fn = ask_pinged;
+	if (kv_rpc_begin(rpc, &ask->ping, KV_MSG_PING,
+			 kv_loop_now(ask->ch->loop) + TRY_NS))
+		kv_rpc_end(rpc);
 }
 
 /* How long this one is waited for, at most. */
@@ -115,6 +141,8 @@ ask_send(struct kv_ask *ask)
 		return;
 	}
 	kv_rpc_end(rpc);
+	if (ask->try_ns > TRY_NS)
+		ask_ping(ask);
 	kv_conn_flush(rpc->conn);
 }
 
@@ -221,7 +249,7 @@ kv_ask_start(struct kv_chan *ch, struct kv_ask *ask)
 	ask->status = -KV_EUNREACHABLE;
 	ask->from_local = false;
 	ask->link = NULL;
-	ask->call = (struct kv_call){ 0 };
+	ask->call = ask->ping = (struct kv_call){ 0 };
 	ask->wait = (struct kv_link_wait){ 0 };
 	ask->defer = (struct kv_defer){ .fn = ask_told };
 	ask->over = false;
@@ -238,5 +266,6 @@ kv_ask_cancel(struct kv_ask *ask)
 	kv_loop_defer_del(&ask->defer);
 	kv_link_wait_cancel(&ask->wait);
 	kv_rpc_cancel(&ask->call);
+	kv_rpc_cancel(&ask->ping);
 	ask->link = NULL;
 }

@@ -17,7 +17,9 @@ struct kv_ask {
 			    * that failed is waited for */
 	unsigned skip;     /* bits of masters that are not asked */
 	uint64_t deadline; /* of the whole, ns */
-	uint64_t try_ns;   /* what one of them may take; 0: a second */
+	uint64_t try_ns;   /* what one of them may take; 0: a second. So long
+			    * only while it answers a PING beside the request:
+			    * who is silent is given up after a second */
 	/* Fills body and tail (kv_conn_tail); 0 or -errno, which ends it. Runs
 	 * once for each one that is asked. */
 	int (*build)(struct kv_ask *ask, struct kv_conn *c, void *body);
@@ -27,6 +29,7 @@ struct kv_ask {
 	/* Set by kv_ask_start: */
 	struct kv_chan *ch;
 	struct kv_call call;
+	struct kv_call ping;
 	struct kv_link_wait wait;
 	struct kv_defer defer;
 	struct kv_link *link; /* whom it asks now; NULL: nobody */

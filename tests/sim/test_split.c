@@ -1,7 +1,9 @@
-/* Masters that hear of different nodes, and who can reach all of them. */
+/* Masters that hear of different nodes, or are silent, and who can reach all.
+ */
 #include <string.h>
 
 #include "clustercore.h"
+#include "svc/ask.h"
 #include "svc/getop.h"
 #include "svc/putop.h"
 #include "test.h"
@@ -124,6 +126,79 @@ a_master_that_failed_once_is_asked_before_a_miss(void **state)
 	assert_int_equal(get(), 0);
 }
 
+/* ---- what takes longer than a second ---- */
+
+static int status;
+
+static int
+remove_build(struct kv_ask *ask, struct kv_conn *c, void *body)
+{
+	struct kv_remove *b = body;
+	const char *tenant = ask->ch->hub->tenant;
+	void *tail = kv_conn_tail(c, strlen(tenant));
+
+	b->op = KV_REMOVE_ALL;
+	b->flags = KV_REMOVE_FORCE;
+	b->tenant_len = (uint8_t)strlen(tenant);
+	memcpy(tail, tenant, strlen(tenant));
+	return 0;
+}
+
+static void
+removed(struct kv_ask *ask, int rc, const struct kv_msg *msg)
+{
+	(void)ask;
+	(void)msg;
+	status = rc;
+	is_done = true;
+}
+
+/* Which master removed, and how long that took. */
+static int
+remove_all(uint64_t *ms)
+{
+	uint64_t began = cl->clock.ns;
+	struct kv_ask ask = {
+		.type = KV_MSG_REMOVE,
+		.deadline = began + 20 * KV_NS_PER_S,
+		.try_ns = 6 * KV_NS_PER_S,
+		.build = remove_build,
+		.fn = removed,
+	};
+
+	is_done = false;
+	kv_loop_refresh(cl->loop);
+	kv_ask_start(far->ch, &ask);
+	wait_done();
+	assert_int_equal(status, 0);
+	*ms = (cl->clock.ns - began) / KV_NS_PER_MS;
+	return ask.master;
+}
+
+static void
+a_master_that_works_on_it_is_waited_for(void **state)
+{
+	uint64_t ms;
+
+	(void)state;
+	assert_int_equal(put_at("n1"), 0);
+	cut("m0", "n1");
+	assert_int_equal(remove_all(&ms), 0);
+	assert_true(ms > 1500);
+}
+
+static void
+one_that_is_silent_is_not(void **state)
+{
+	uint64_t ms;
+
+	(void)state;
+	assert_int_equal(put_at("n1"), 0);
+	cluster_master_freeze(cl, 0, true);
+	assert_int_equal(remove_all(&ms), 1);
+	assert_true(ms < 1100);
+}
+
 int
 main(void)
 {
@@ -131,6 +206,11 @@ main(void)
 		cmocka_unit_test_setup_teardown(
 			a_master_that_failed_once_is_asked_before_a_miss, setup,
 			teardown),
+		cmocka_unit_test_setup_teardown(
+			a_master_that_works_on_it_is_waited_for, setup,
+			teardown),
+		cmocka_unit_test_setup_teardown(one_that_is_silent_is_not,
+						setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
