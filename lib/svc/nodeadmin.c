@@ -334,17 +334,19 @@ remove_matching(const struct removal *rm, const void *pattern, size_t len)
 	kv_nodejob_start(&sw->job, rm->peer, rm->id);
 }
 
-/* One that the node missed counts, unless it did all of it elsewhere: whoever
- * asked for it had heard of none that came after. */
+/* One that the node missed counts, unless it did all of it elsewhere, or heard
+ * of it and of another one that was begun at once: whoever asked for it had
+ * heard of none that came after. */
 static bool
 is_late(const struct removal *rm)
 {
-	if (rm->generation.number == 0 ||
-	    rm->known.number < rm->generation.number)
+	struct kv_generation g = rm->generation;
+
+	if (g.number == 0 || rm->known.number < g.number)
 		return false;
-	return !rm->is_missed ||
-	       kv_generation_is_equal(rm->known, rm->generation) ||
-	       kv_nodegen_was_emptied(rm->peer->node, rm->generation);
+	return !rm->is_missed || kv_generation_is_equal(rm->known, g) ||
+	       kv_generation_is_merged(rm->known, g) ||
+	       kv_nodegen_was_emptied(rm->peer->node, g);
 }
 
 /*

@@ -306,15 +306,37 @@ static void
 one_that_was_missed_counts(void **state)
 {
 	const uint8_t missed = KV_REMOVE_FORCE | KV_REMOVE_MISSED;
+	const uint64_t step = KV_GENERATION_STEP;
 
 	(void)state;
-	news(0, "default", 7, 1);
+	news(0, "default", 2 * step, 1);
 	put("a");
-	assert_int_equal(remove_all(1, missed, 6), 1);
+	assert_int_equal(remove_all(1, missed, step), 1);
 	assert_int_equal(get("a"), KV_EMISS);
 	put("a");
-	assert_int_equal(remove_all(1, missed, 6), 0);
+	assert_int_equal(remove_all(1, missed, step), 0);
 	assert_int_equal(get("a"), KV_OK);
+}
+
+/* But not again if it was one of two that were begun at once, and both are
+ * known here. */
+static void
+one_of_two_that_was_missed(void **state)
+{
+	const uint8_t missed = KV_REMOVE_FORCE | KV_REMOVE_MISSED;
+	const struct kv_generation none = { 0 };
+	struct kv_generation a = kv_generation_next(none, 1);
+	struct kv_generation b = kv_generation_next(none, 2);
+	struct kv_generation both = kv_generation_merge(a, b);
+
+	(void)state;
+	remove_all_as(0, KV_REMOVE_FORCE, a.number, a.random);
+	news(0, "default", both.number, both.random);
+	put("new");
+	remove_all_as(1, missed, b.number, b.random);
+	assert_int_equal(get("new"), KV_OK);
+	remove_all_as(1, missed, kv_generation_next(a, 3).number, 3);
+	assert_int_equal(get("new"), KV_EMISS);
 }
 
 /* A put that says this generation: its status, or why it was refused. */
@@ -715,6 +737,7 @@ main(void)
 		TEST(two_removals_at_once_that_come_late),
 		TEST(two_removals_at_once),
 		TEST(one_that_was_missed_counts),
+		TEST(one_of_two_that_was_missed),
 		TEST(an_old_put_is_refused),
 		TEST(hard_pins_are_kept),
 		TEST(puts_under_way),
