@@ -383,13 +383,13 @@ has_missing(const struct kv_survey *s)
 	return false;
 }
 
-/* No master can say more: what is missing is a miss, or nodes know. */
+/* No master can say more: what is missing is a miss, or nodes know. A node that
+ * is slow may be left by each master to another one, which does not hear of it
+ * either any more. */
 static void
 masters_end(struct kv_survey *s)
 {
-	unsigned all = (1u << s->ch->hub->n_masters) - 1;
-	bool is_open = s->gaps & KV_LOOKUP_INCOMPLETE ||
-		       (s->gaps & KV_LOOKUP_LACKS && s->spoke != all);
+	bool is_open = s->gaps & (KV_LOOKUP_INCOMPLETE | KV_LOOKUP_LACKS);
 
 	if (has_missing(s) &&
 	    (is_open || s->hides || kv_hub_has_sick(s->ch->hub)))

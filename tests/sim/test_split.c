@@ -126,6 +126,28 @@ a_master_that_failed_once_is_asked_before_a_miss(void **state)
 	assert_int_equal(get(), 0);
 }
 
+/* Both hear nothing of it for a moment, and each is still told that the other
+ * one does. */
+static void
+a_node_that_each_master_leaves_to_the_other_is_asked(void **state)
+{
+	unsigned i, ms;
+
+	(void)state;
+	assert_int_equal(put_at("n1"), 0);
+	for (i = 0; i < 10; i++) {
+		simnet_cut(cl->net, "n1", "m0");
+		simnet_cut(cl->net, "n1", "m1");
+		for (ms = 0; ms < 900; ms += 10) {
+			cluster_run(cl, 10 * KV_NS_PER_MS);
+			assert_int_equal(get(), 0);
+		}
+		simnet_heal(cl->net, "n1", "m0");
+		simnet_heal(cl->net, "n1", "m1");
+		cluster_run(cl, 3 * KV_NS_PER_S + i * 25 * KV_NS_PER_MS);
+	}
+}
+
 /* ---- what takes longer than a second ---- */
 
 static int status;
@@ -203,6 +225,9 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(
+			a_node_that_each_master_leaves_to_the_other_is_asked,
+			setup, teardown),
 		cmocka_unit_test_setup_teardown(
 			a_master_that_failed_once_is_asked_before_a_miss, setup,
 			teardown),
