@@ -1,0 +1,48 @@
+#include "noderig.h"
+
+#include "test.h"
+
+struct simnode sim;
+uint8_t blob[SIMNODE_POOL];
+
+int
+noderig_open(const struct simnode_opts *opts)
+{
+	for (size_t i = 0; i < sizeof(blob); i++)
+		blob[i] = (uint8_t)(i * 31 + i / 251);
+	simnode_open(&sim, opts);
+	for (unsigned i = 0; i < opts->masters; i++)
+		simnode_master_up(&sim, i);
+	simnode_run(&sim, 50);
+	assert_int_equal(kv_node_sessions(sim.node), opts->masters);
+	return 0;
+}
+
+int
+noderig_alone(void **state)
+{
+	(void)state;
+	return noderig_open(&(struct simnode_opts){ 0 });
+}
+
+int
+noderig_one(void **state)
+{
+	(void)state;
+	return noderig_open(&(struct simnode_opts){ .masters = 1 });
+}
+
+int
+noderig_two(void **state)
+{
+	(void)state;
+	return noderig_open(&(struct simnode_opts){ .masters = 2 });
+}
+
+int
+noderig_close(void **state)
+{
+	(void)state;
+	simnode_close(&sim);
+	return 0;
+}
