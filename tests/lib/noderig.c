@@ -40,6 +40,30 @@ noderig_two(void **state)
 }
 
 int
+noderig_one_down(void **state)
+{
+	(void)state;
+	simnode_open(&sim, &(struct simnode_opts){ .masters = 1 });
+	return 0;
+}
+
+int
+noderig_two_down(void **state)
+{
+	(void)state;
+	simnode_open(&sim, &(struct simnode_opts){ .masters = 2 });
+	return 0;
+}
+
+void
+noderig_join(unsigned i)
+{
+	simnode_master_up(&sim, i);
+	simnode_run(&sim, 1200);
+	assert_true(sim.masters[i].has_peer);
+}
+
+int
 noderig_close(void **state)
 {
 	(void)state;

@@ -16,5 +16,10 @@ int noderig_alone(void **state);
 int noderig_one(void **state);
 int noderig_two(void **state);
 int noderig_close(void **state);
+/* The same, but the masters are down, and blob is all zeros. */
+int noderig_one_down(void **state);
+int noderig_two_down(void **state);
+/* This master comes up, and the node joins it. */
+void noderig_join(unsigned i);
 
 #endif
