@@ -37,6 +37,7 @@ for kind in single double; do
 		--prefix=$kind --threads=2
 done
 sleep 1
+starving
 before=$(now)
 crash a
 after=$(now)
@@ -47,7 +48,7 @@ watch exist --do=exist --once --prefix=single $(at -)
 is "$(sum exist 3)" 0 'single: nothing exists'
 watch get --once --prefix=single $(at -)
 is "$(sum get 3)" 0 'single: nothing is got'
-ok 'and that is fast' test "$(max get 2)" -le $((500 * KV_SLOW))
+ok 'and that is fast' within "$(max get 2)" $((500 * KV_SLOW))
 watch again --do=put --once --prefix=single --prefer="$(addr a)" $(at c) \
 	--batch=1
 is "$(sum again 3)" 100 'single: put again, elsewhere'
@@ -61,8 +62,8 @@ for where in c far; do
 	is "$(sum double-$where 8)" 0 "double: nor fails"
 	ok "single: hits of $where before" \
 		test "$(sum single-$where 3 0 "$before")" -gt 0
-	ok "single: misses of $where are fast after a moment" test \
-		"$(max single-$where 2 $((after + 1000 * KV_SLOW)))" -le \
+	ok "single: misses of $where are fast after a moment" within \
+		"$(max single-$where 2 $((after + 1000 * KV_SLOW)))" \
 		$((500 * KV_SLOW))
 	ok "single: $where hits what was put again" \
 		test "$(tail -n 1 "$T/single-$where.json" |

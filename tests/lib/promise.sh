@@ -14,6 +14,10 @@
 #	hit NAME... FROM		whether each has had something since
 #	heals NAME...			the same and nothing else, for a while:
 #					their last 20 lines have status 0 only
+#	within MS MOST			whether a call took no longer, but for what the
+#					machine let one of ours wait for a
+#					processor, since `starving`
+#	starving			notes that, from now on
 #	now				ms since 1970
 #	at NODE				options that lead a driver there; with -
 #					for NODE, to the masters only
@@ -133,6 +137,32 @@ max()
 		END { print n + 0 }' "$T/$1.json"
 }
 
+starving()
+{
+	starving_end
+	rm -f "$T/starved"
+	perl "$TOP/tests/lib/starved.pl" "$T" &
+	promise_starving=$!
+}
+
+starving_end()
+{
+	[ "$promise_starving" ] || return 0
+	kill "$promise_starving"
+	wait "$promise_starving" 2>/dev/null || :
+	promise_starving=
+}
+promise_starving=
+
+within()
+{
+	promise_starved=$(cat "$T/starved" 2>/dev/null || echo 0)
+	[ "$1" -le $(($2 + promise_starved)) ] || {
+		echo "$1 ms, at most $2 and $promise_starved" >&2
+		return 1
+	}
+}
+
 at_work()
 {
 	grep -q '^running' "$T/$1.err" || ! kill -0 "$(pid_of "$1")"
@@ -230,6 +260,7 @@ netns_three()
 
 promise_end()
 {
+	starving_end
 	for promise_name in $promise_drivers; do
 		kill -9 "$(pid_of "$promise_name")" 2>/dev/null || :
 	done
