@@ -112,6 +112,9 @@ struct kv_id rig_hash(unsigned key);
 struct kv_publish_ent rig_ent(unsigned key, uint64_t random, uint32_t version);
 /* The verdict on one key. */
 int rig_put(struct rignode *n, unsigned key, uint64_t random, uint32_t version);
+/* Of a key whose text is one letter. */
+struct kv_id rig_letter(char k);
+void rig_letter_put(struct rignode *n, char k, uint64_t random);
 void rig_gone(struct rignode *n, unsigned key, uint64_t random);
 /* PUBLISH; verdicts of the answer, or NULL if its status is not 0. To be
  * freed. */
@@ -124,6 +127,10 @@ unsigned rig_confirm(struct rignode *n, bool is_there);
 /* Answers the PING that comes after an answer to REMOVE by pattern, which tells
  * that all withdrawals have come. */
 void rig_pong(struct rignode *n);
+/* Waits for REMOVE of all (pattern "") or of what matches, and answers;
+ * rig_pong too, where something was removed. */
+void rig_serve_removal(struct rignode *n, const char *pattern,
+		       unsigned removed);
 /* Waits for a DECIDE of one key, checks key and id; the verdict. */
 int rig_decided(struct rignode *n, unsigned key, uint64_t random);
 unsigned rig_decides(struct rignode *n); /* DECIDE frames that came */

@@ -133,3 +133,36 @@ rig_stat(struct rigpeer *p, const char *name)
 	wireframe_free(f);
 	return v;
 }
+
+struct kv_id
+rig_letter(char k)
+{
+	return kv_key_hash_build(kv_key_hash(kv_key_seed("", 0), &k, 1));
+}
+
+void
+rig_letter_put(struct rignode *n, char k, uint64_t random)
+{
+	struct kv_publish_ent e = { .hash = rig_letter(k),
+				    .put_id = { kv_le64(random) } };
+
+	wireframe_free(rig_publish(n, 0, &e, 1, 0));
+}
+
+void
+rig_serve_removal(struct rignode *n, const char *pattern, unsigned removed)
+{
+	struct wireframe *f = rig_wait(&n->p, KV_MSG_REMOVE);
+	struct kv_remove_r r = {
+		.removed = kv_le64(removed),
+		.kept = kv_le32(removed > 0),
+		.undecided = kv_le64(removed > 0 ? 10 : 0),
+	};
+
+	assert_int_equal(f->tail_len, strlen(pattern));
+	assert_memory_equal(f->tail, pattern, strlen(pattern));
+	wirepeer_send(&n->p.w, KV_MSG_REMOVE_R, f->id, &r, NULL, 0);
+	wireframe_free(f);
+	if (removed > 0)
+		rig_pong(n);
+}
