@@ -2,8 +2,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <unistd.h>
 
 #include "net/sock.h"
 
@@ -149,4 +151,26 @@ netpair_count_fds(void)
 	for (int fd = 0; fd < 1024; fd++)
 		n += fcntl(fd, F_GETFD) >= 0;
 	return n;
+}
+
+int
+netpair_fds_before(void **state)
+{
+	static int count;
+
+	signal(SIGPIPE, SIG_DFL);
+	count = netpair_count_fds();
+	*state = &count;
+	return 0;
+}
+
+int
+netpair_fds_after(void **state)
+{
+	for (int i = 0; i < 500; i++) {
+		if (netpair_count_fds() == *(int *)*state)
+			return 0;
+		usleep(10000);
+	}
+	return -1;
 }

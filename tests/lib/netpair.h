@@ -50,4 +50,11 @@ void netpair_close(struct netpair *p);
 /* Open descriptors of this process. */
 int netpair_count_fds(void);
 
+/* Fixtures of cmocka: no descriptor is left behind. A look-up that nobody waits
+ * for any more ends on its own. */
+int netpair_fds_before(void **state);
+int netpair_fds_after(void **state);
+#define NETPAIR_TIGHT(t) \
+	cmocka_unit_test_setup_teardown(t, netpair_fds_before, netpair_fds_after)
+
 #endif
