@@ -1,129 +1,15 @@
 /* What was removed as a whole stays removed at a node. */
 
-#include "simnode.h"
-
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/status.h"
 #include "store/generation.h"
 #include "wire/msg.h"
 
+#include "nodereq.h"
 #include "test.h"
 
-static struct simnode sim;
-static struct simreq req;
-static uint8_t blob[100000];
-
-static int
-open_with(const struct simnode_opts *opts)
-{
-	unsigned i;
-
-	simnode_open(&sim, opts);
-	for (i = 0; i < opts->masters; i++)
-		simnode_master_up(&sim, i);
-	simnode_run(&sim, 300);
-	simreq_open_unix(&req, &sim, 0);
-	return 0;
-}
-
-static int
-setup(void **state)
-{
-	(void)state;
-	return open_with(&(struct simnode_opts){ .masters = 2 });
-}
-
-static int
-setup_file(void **state)
-{
-	(void)state;
-	return open_with(
-		&(struct simnode_opts){ .masters = 1, .has_file = true });
-}
-
-static int
-teardown(void **state)
-{
-	(void)state;
-	simreq_close(&req);
-	simnode_close(&sim);
-	return 0;
-}
-
-static void
-put(const char *key)
-{
-	assert_int_equal(simreq_put_inline(&req, key, "abc"), KV_OK);
-}
-
-static int
-get(const char *key)
-{
-	const struct simget_opts opts = { .inline_max = 99 };
-
-	return simreq_get_one(&req, key, &opts, NULL);
-}
-
-/* An entry with its tenant; its length. */
-static size_t
-ent(uint8_t *to, const char *tenant, uint64_t number, uint64_t random)
-{
-	struct kv_generation_ent e = {
-		.generation = { kv_le64(number), kv_le64(random) },
-		.tenant_len = (uint8_t)strlen(tenant),
-	};
-
-	memcpy(to, &e, sizeof(e));
-	memcpy(to + sizeof(e), tenant, e.tenant_len);
-	return sizeof(e) + e.tenant_len;
-}
-
-/* A master tells of one. */
-static void
-news(unsigned master, const char *tenant, uint64_t number, uint64_t random)
-{
-	struct kv_generation_news m = { .count = kv_le32(1) };
-	uint8_t tail[128];
-	size_t n = ent(tail, tenant, number, random);
-
-	wirepeer_send(&sim.masters[master].peer, KV_MSG_GENERATION, 0, &m, tail,
-		      n);
-	simnode_run(&sim, 5);
-}
-
-/* What a new requester is told, having told this himself. */
-static struct kv_generation_le
-greet(uint64_t number, uint64_t random)
-{
-	const struct kv_hello h = {
-		.version_min = kv_le16(KV_WIRE_VERSION),
-		.version_max = kv_le16(KV_WIRE_VERSION),
-		.role = KV_ROLE_REQUESTER,
-		.boot = { { 77 } },
-		.generation = { kv_le64(number), kv_le64(random) },
-	};
-	struct kv_generation_le g;
-	struct wirepeer p = { 0 };
-	struct wireframe *f;
-
-	wirepeer_open(
-		&p, sim.loop,
-		simreq_dial(&sim, simnode_new_process(&sim, false), false));
-	f = simreq_hello(&p, &sim, &h);
-	g = ((struct kv_hello_r *)(void *)f->body)->generation;
-	wireframe_free(f);
-	wirepeer_close(&p);
-	simnode_run(&sim, 5);
-	return g;
-}
-
-static uint64_t
-number(void)
-{
-	return kv_get64(greet(0, 0).number);
-}
+static uint8_t large[100000];
 
 /* A master passes on REMOVE of all. */
 static struct kv_remove_r
@@ -160,23 +46,23 @@ static void
 a_higher_one_drops_all(void **state)
 {
 	(void)state;
-	put("a");
-	put("b");
-	news(0, "other", 4, 4);
-	assert_int_equal(get("a"), KV_OK);
-	news(0, "default", 3, 1);
-	assert_int_equal(get("a"), KV_EMISS);
-	assert_int_equal(get("b"), KV_EMISS);
-	assert_int_equal(number(), 3);
+	nodereq_put("a");
+	nodereq_put("b");
+	nodereq_news(0, "other", 4, 4);
+	assert_int_equal(nodereq_get("a"), KV_OK);
+	nodereq_news(0, "default", 3, 1);
+	assert_int_equal(nodereq_get("a"), KV_EMISS);
+	assert_int_equal(nodereq_get("b"), KV_EMISS);
+	assert_int_equal(nodereq_number(), 3);
 	simnode_run(&sim, 20);
 	assert_int_equal(simnode_stat(&sim, "outdated"), 2);
 	assert_int_equal(simnode_stat(&sim, "keys"), 0);
 	assert_false(simnode_master_has(&sim, 0, "a"));
-	put("a");
+	nodereq_put("a");
 	/* What was heard before is no news. */
-	news(1, "", 3, 1);
-	news(1, "", 2, 9);
-	assert_int_equal(get("a"), KV_OK);
+	nodereq_news(1, "", 3, 1);
+	nodereq_news(1, "", 2, 9);
+	assert_int_equal(nodereq_get("a"), KV_OK);
 }
 
 /* Both masters hear of what one of them said. */
@@ -186,7 +72,7 @@ all_masters_are_told(void **state)
 	unsigned i;
 
 	(void)state;
-	news(0, "default", 3, 1);
+	nodereq_news(0, "default", 3, 1);
 	for (i = 0; i < 2; i++)
 		assert_int_equal(
 			wirepeer_count(&sim.masters[i].peer, KV_MSG_GENERATION),
@@ -201,23 +87,23 @@ static void
 two_of_one_number(void **state)
 {
 	(void)state;
-	news(0, "default", 3, 1);
-	put("a");
-	news(1, "default", 3, 2);
-	assert_int_equal(get("a"), KV_EMISS);
-	assert_int_equal(number(), 4);
+	nodereq_news(0, "default", 3, 1);
+	nodereq_put("a");
+	nodereq_news(1, "default", 3, 2);
+	assert_int_equal(nodereq_get("a"), KV_EMISS);
+	assert_int_equal(nodereq_number(), 4);
 }
 
 static void
 a_requester_tells(void **state)
 {
 	(void)state;
-	put("a");
-	assert_int_equal(kv_get64(greet(7, 7).number), 7);
-	assert_int_equal(get("a"), KV_EMISS);
-	put("a");
-	assert_int_equal(kv_get64(greet(6, 6).number), 7);
-	assert_int_equal(get("a"), KV_OK);
+	nodereq_put("a");
+	assert_int_equal(kv_get64(nodereq_greet(7, 7).number), 7);
+	assert_int_equal(nodereq_get("a"), KV_EMISS);
+	nodereq_put("a");
+	assert_int_equal(kv_get64(nodereq_greet(6, 6).number), 7);
+	assert_int_equal(nodereq_get("a"), KV_OK);
 }
 
 /* What was put since all was removed is not older than what that began. */
@@ -225,21 +111,21 @@ static void
 what_came_after_the_removal_stays(void **state)
 {
 	(void)state;
-	put("a");
+	nodereq_put("a");
 	assert_int_equal(remove_all(0, KV_REMOVE_FORCE, 1), 1);
-	assert_int_equal(get("a"), KV_EMISS);
-	assert_int_equal(number(), 0);
-	put("b");
-	news(0, "default", 1, 5);
-	assert_int_equal(number(), 1);
-	assert_int_equal(get("b"), KV_OK);
+	assert_int_equal(nodereq_get("a"), KV_EMISS);
+	assert_int_equal(nodereq_number(), 0);
+	nodereq_put("b");
+	nodereq_news(0, "default", 1, 5);
+	assert_int_equal(nodereq_number(), 1);
+	assert_int_equal(nodereq_get("b"), KV_OK);
 	/* One that was missed, but heard of. */
 	assert_int_equal(remove_all(1, KV_REMOVE_FORCE | KV_REMOVE_MISSED, 1),
 			 0);
-	assert_int_equal(get("b"), KV_OK);
+	assert_int_equal(nodereq_get("b"), KV_OK);
 	/* Another one began the same number. */
-	news(1, "default", 1, 6);
-	assert_int_equal(get("b"), KV_EMISS);
+	nodereq_news(1, "default", 1, 6);
+	assert_int_equal(nodereq_get("b"), KV_EMISS);
 }
 
 /* A master comes to it when another one has done it, or has begun another one
@@ -251,8 +137,8 @@ a_removal_that_comes_late(void **state)
 
 	(void)state;
 	assert_int_equal(remove_all(0, KV_REMOVE_FORCE, 3), 0);
-	news(0, "default", 3, 5);
-	put("a");
+	nodereq_news(0, "default", 3, 5);
+	nodereq_put("a");
 	assert_int_equal(remove_all(1, KV_REMOVE_FORCE, 3), 0);
 	answer = remove_all_as(1, KV_REMOVE_FORCE, 3, 6);
 	assert_int_equal(answer.status, KV_EBUSY);
@@ -260,9 +146,9 @@ a_removal_that_comes_late(void **state)
 	assert_int_equal(kv_get64(answer.generation.random), 5);
 	answer = remove_all_as(1, KV_REMOVE_FORCE, 2, 6);
 	assert_int_equal(answer.status, KV_EBUSY);
-	assert_int_equal(get("a"), KV_OK);
+	assert_int_equal(nodereq_get("a"), KV_OK);
 	assert_int_equal(remove_all(1, KV_REMOVE_FORCE, 4), 1);
-	assert_int_equal(get("a"), KV_EMISS);
+	assert_int_equal(nodereq_get("a"), KV_EMISS);
 }
 
 /* Of two that were begun at once one was refused, and begun again. A master
@@ -278,13 +164,13 @@ two_removals_at_once_that_come_late(void **state)
 
 	(void)state;
 	remove_all_as(0, KV_REMOVE_FORCE, a.number, a.random);
-	news(0, "default", a.number, a.random);
+	nodereq_news(0, "default", a.number, a.random);
 	remove_all_as(0, KV_REMOVE_FORCE, again.number, again.random);
-	news(0, "default", again.number, again.random);
-	put("new");
-	news(1, "default", late.number, late.random);
-	assert_int_equal(get("new"), KV_OK);
-	assert_int_equal(number(), again.number);
+	nodereq_news(0, "default", again.number, again.random);
+	nodereq_put("new");
+	nodereq_news(1, "default", late.number, late.random);
+	assert_int_equal(nodereq_get("new"), KV_OK);
+	assert_int_equal(nodereq_number(), again.number);
 }
 
 static void
@@ -293,12 +179,12 @@ two_removals_at_once(void **state)
 	(void)state;
 	assert_int_equal(remove_all_as(0, KV_REMOVE_FORCE, 3, 5).status, KV_OK);
 	assert_int_equal(remove_all_as(1, KV_REMOVE_FORCE, 3, 6).status, KV_OK);
-	put("a");
-	news(0, "default", 3, 5);
-	assert_int_equal(get("a"), KV_OK);
-	news(1, "default", 3, 6);
-	assert_int_equal(number(), 4);
-	assert_int_equal(get("a"), KV_OK);
+	nodereq_put("a");
+	nodereq_news(0, "default", 3, 5);
+	assert_int_equal(nodereq_get("a"), KV_OK);
+	nodereq_news(1, "default", 3, 6);
+	assert_int_equal(nodereq_number(), 4);
+	assert_int_equal(nodereq_get("a"), KV_OK);
 }
 
 /* The master that kept it knows of none that came after, nor did who asked. */
@@ -309,13 +195,13 @@ one_that_was_missed_counts(void **state)
 	const uint64_t step = KV_GENERATION_STEP;
 
 	(void)state;
-	news(0, "default", 2 * step, 1);
-	put("a");
+	nodereq_news(0, "default", 2 * step, 1);
+	nodereq_put("a");
 	assert_int_equal(remove_all(1, missed, step), 1);
-	assert_int_equal(get("a"), KV_EMISS);
-	put("a");
+	assert_int_equal(nodereq_get("a"), KV_EMISS);
+	nodereq_put("a");
 	assert_int_equal(remove_all(1, missed, step), 0);
-	assert_int_equal(get("a"), KV_OK);
+	assert_int_equal(nodereq_get("a"), KV_OK);
 }
 
 /* But not again if it was one of two that were begun at once, and both are
@@ -331,12 +217,12 @@ one_of_two_that_was_missed(void **state)
 
 	(void)state;
 	remove_all_as(0, KV_REMOVE_FORCE, a.number, a.random);
-	news(0, "default", both.number, both.random);
-	put("new");
+	nodereq_news(0, "default", both.number, both.random);
+	nodereq_put("new");
 	remove_all_as(1, missed, b.number, b.random);
-	assert_int_equal(get("new"), KV_OK);
+	assert_int_equal(nodereq_get("new"), KV_OK);
 	remove_all_as(1, missed, kv_generation_next(a, 3).number, 3);
-	assert_int_equal(get("new"), KV_EMISS);
+	assert_int_equal(nodereq_get("new"), KV_EMISS);
 }
 
 /* A put that says this generation: its status, or why it was refused. */
@@ -367,22 +253,22 @@ an_old_put_is_refused(void **state)
 
 	(void)state;
 	assert_int_equal(put_of(0, 0, &holds), KV_OK);
-	news(0, "default", 5, 1);
+	nodereq_news(0, "default", 5, 1);
 	assert_int_equal(put_of(0, 0, &holds), KV_EBUSY);
 	assert_int_equal(kv_get64(holds.number), 5);
 	assert_int_equal(kv_get64(holds.random), 1);
 	assert_int_equal(put_of(5, 2, &holds), KV_EBUSY);
-	assert_int_equal(get("late"), KV_EMISS);
-	put("a");
+	assert_int_equal(nodereq_get("late"), KV_EMISS);
+	nodereq_put("a");
 	assert_int_equal(put_of(5, 1, &holds), KV_OK);
-	assert_int_equal(get("late"), KV_OK);
-	assert_int_equal(get("a"), KV_OK);
+	assert_int_equal(nodereq_get("late"), KV_OK);
+	assert_int_equal(nodereq_get("a"), KV_OK);
 	/* The node hears of another one. */
 	assert_int_equal(put_of(6, 1, &holds), KV_OK);
 	assert_int_equal(kv_get64(holds.number), 0);
-	assert_int_equal(get("late"), KV_OK);
-	assert_int_equal(get("a"), KV_EMISS);
-	assert_int_equal(number(), 6);
+	assert_int_equal(nodereq_get("late"), KV_OK);
+	assert_int_equal(nodereq_get("a"), KV_EMISS);
+	assert_int_equal(nodereq_number(), 6);
 }
 
 static void
@@ -396,12 +282,12 @@ hard_pins_are_kept(void **state)
 	id = simreq_put(&req, &item, 1, &opts);
 	simnode_run(&sim, 5);
 	assert_int_equal(simreq_put_status(&req, id, 0), KV_OK);
-	put("soft");
+	nodereq_put("soft");
 	assert_int_equal(remove_all(0, 0, 1), 1);
-	assert_int_equal(get("hard"), KV_OK);
-	put("soft");
+	assert_int_equal(nodereq_get("hard"), KV_OK);
+	nodereq_put("soft");
 	assert_int_equal(remove_all(0, KV_REMOVE_FORCE, 1), 2);
-	assert_int_equal(get("hard"), KV_EMISS);
+	assert_int_equal(nodereq_get("hard"), KV_EMISS);
 }
 
 /* A put that began before is over with the others. */
@@ -419,7 +305,7 @@ puts_under_way(void **state)
 	simnode_run(&sim, 5);
 	assert_true(simreq_grant(&req, id, 0, &g));
 	assert_int_equal(simnode_stat(&sim, "hidden_keys"), 1);
-	news(0, "default", 1, 1);
+	nodereq_news(0, "default", 1, 1);
 	assert_int_equal(simnode_stat(&sim, "hidden_keys"), 0);
 	simreq_filled(&req, id, g.grant, false);
 	simnode_run(&sim, 5);
@@ -427,11 +313,11 @@ puts_under_way(void **state)
 	assert_int_equal(simreq_put_status(&req, id, 1), KV_OK);
 	sim.masters[0].by_hand = false;
 	simnode_run(&sim, 5);
-	assert_int_equal(get("filled"), KV_EMISS);
-	assert_int_equal(get("hidden"), KV_EMISS);
+	assert_int_equal(nodereq_get("filled"), KV_EMISS);
+	assert_int_equal(nodereq_get("hidden"), KV_EMISS);
 	assert_int_equal(simnode_stat(&sim, "reserved_bytes"), 0);
-	put("filled");
-	assert_int_equal(get("filled"), KV_OK);
+	nodereq_put("filled");
+	assert_int_equal(nodereq_get("filled"), KV_OK);
 }
 
 /* Who reads on reads what he has. */
@@ -441,14 +327,15 @@ readers_end_in_peace(void **state)
 	struct simgot got;
 
 	(void)state;
-	assert_int_equal(simreq_put_one(&req, "a", blob, sizeof(blob)), KV_OK);
+	assert_int_equal(simreq_put_one(&req, "a", large, sizeof(large)),
+			 KV_OK);
 	assert_int_equal(
 		simreq_get_one(&req, "a", &(struct simget_opts){ 0 }, &got),
 		KV_OK);
-	news(0, "default", 1, 1);
+	nodereq_news(0, "default", 1, 1);
 	simnode_run(&sim, 20);
-	assert_int_equal(get("a"), KV_EMISS);
-	assert_true(simnode_stat(&sim, "zombie_bytes") >= sizeof(blob));
+	assert_int_equal(nodereq_get("a"), KV_EMISS);
+	assert_true(simnode_stat(&sim, "zombie_bytes") >= sizeof(large));
 	simreq_release(&req, got.pin);
 	simnode_run(&sim, 5);
 	assert_int_equal(simnode_stat(&sim, "zombie_bytes"), 0);
@@ -466,14 +353,14 @@ dropped_in_slices(void **state)
 		snprintf(key, sizeof(key), "k%u", i);
 		assert_int_equal(simreq_put_inline(&req, key, ""), KV_OK);
 	}
-	news(0, "default", 1, 1);
-	news(0, "default", 2, 1);
-	assert_int_equal(get("k2999"), KV_EMISS);
-	put("new");
+	nodereq_news(0, "default", 1, 1);
+	nodereq_news(0, "default", 2, 1);
+	assert_int_equal(nodereq_get("k2999"), KV_EMISS);
+	nodereq_put("new");
 	simnode_run(&sim, 100);
 	assert_int_equal(simnode_stat(&sim, "keys"), 1);
 	assert_int_equal(simnode_stat(&sim, "outdated"), 3000);
-	assert_int_equal(get("new"), KV_OK);
+	assert_int_equal(nodereq_get("new"), KV_OK);
 }
 
 /* What a master that comes says holds before anything is published. */
@@ -485,14 +372,14 @@ heard_when_joining(void **state)
 	(void)state;
 	simnode_master_down(&sim, 0);
 	simnode_run(&sim, 1500);
-	put("a");
-	m->news_len = ent(m->news, "default", 5, 5);
+	nodereq_put("a");
+	m->news_len = nodereq_ent(m->news, "default", 5, 5);
 	m->n_news = 1;
 	simnode_master_up(&sim, 0);
 	simnode_run(&sim, 3000);
-	assert_int_equal(get("a"), KV_EMISS);
+	assert_int_equal(nodereq_get("a"), KV_EMISS);
 	assert_false(simnode_master_has(&sim, 0, "a"));
-	assert_int_equal(number(), 5);
+	assert_int_equal(nodereq_number(), 5);
 }
 
 static void
@@ -500,7 +387,7 @@ broken_news(void **state)
 {
 	struct kv_generation_news m = { .count = kv_le32(2) };
 	uint8_t tail[128];
-	size_t n = ent(tail, "default", 5, 5);
+	size_t n = nodereq_ent(tail, "default", 5, 5);
 
 	(void)state;
 	wirepeer_send(&sim.masters[0].peer, KV_MSG_GENERATION, 0, &m, tail, n);
@@ -514,215 +401,7 @@ broken_news(void **state)
 	assert_int_equal(kv_node_sessions(sim.node), 2);
 }
 
-/* ---- with a pool file ---- */
-
-static void
-restart(void)
-{
-	simreq_close(&req);
-	simnode_crash(&sim);
-	sim.file.attached = 0;
-	simnode_restart(&sim);
-	assert_int_equal(kv_node_ready(sim.node, 0, SIMNODE_POOL), 0);
-	simreq_open_unix(&req, &sim, 0);
-}
-
-static void
-withheld_until_it_was_told(void **state)
-{
-	struct kv_remove m = { .op = KV_REMOVE_KEYS,
-			       .flags = KV_REMOVE_MISSED,
-			       .count = kv_le32(1) };
-
-	(void)state;
-	put("a");
-	put("b");
-	simnode_run(&sim, 20);
-	sim.masters[0].missed = 1;
-	restart();
-	assert_int_equal(simnode_stat(&sim, "adopted"), 2);
-	assert_int_equal(get("a"), KV_EMISS);
-	simnode_run(&sim, 3000);
-	assert_int_equal(kv_node_sessions(sim.node), 1);
-	assert_int_equal(get("b"), KV_EMISS);
-	assert_int_equal(sim.masters[0].n_held, 0);
-	/* What is put meanwhile counts, in place of what is withheld. */
-	assert_int_equal(simreq_put_inline(&req, "new", "x"), KV_OK);
-	assert_int_equal(get("new"), KV_OK);
-	wirepeer_send(&sim.masters[0].peer, KV_MSG_REMOVE, 9, &m, "\1\0a", 3);
-	simnode_run(&sim, 20);
-	assert_int_equal(get("a"), KV_EMISS);
-	assert_int_equal(get("b"), KV_OK);
-	assert_true(simnode_master_has(&sim, 0, "b"));
-	assert_false(simnode_master_has(&sim, 0, "a"));
-}
-
-static void
-put_again_while_withheld(void **state)
-{
-	(void)state;
-	put("a");
-	simnode_run(&sim, 20);
-	sim.masters[0].missed = 1;
-	restart();
-	assert_int_equal(simreq_put_inline(&req, "a", "xyz"), KV_OK);
-	simnode_run(&sim, 20);
-	assert_int_equal(simnode_stat(&sim, "keys"), 1);
-	assert_int_equal(get("a"), KV_OK);
-}
-
-/* What is put before a master said what was removed is not of that time. */
-static void
-puts_wait_for_a_master(void **state)
-{
-	const struct simput items[] = { { "a", 3, "xyz" },
-					{ "filled", 1000, NULL } };
-	const struct simput_opts opts = { .budget_ms = 5000 };
-	struct simmaster *m = &sim.masters[0];
-	struct simgrant g;
-	uint64_t id, late;
-
-	(void)state;
-	put("a");
-	put("old");
-	simnode_run(&sim, 20);
-	simnode_master_down(&sim, 0);
-	restart();
-	id = simreq_put(&req, items, 2, &opts);
-	late = simreq_put(&req, items, 1,
-			  &(struct simput_opts){ .budget_ms = 100 });
-	simnode_run(&sim, 200);
-	assert_int_equal(simreq_put_status(&req, late, 0), KV_ETIMEOUT);
-	assert_false(simreq_grant(&req, id, 1, &g));
-	m->news_len = ent(m->news, "default", 5, 5);
-	m->n_news = 1;
-	simnode_master_up(&sim, 0);
-	simnode_run(&sim, 1500);
-	assert_true(simreq_grant(&req, id, 1, &g));
-	simreq_filled(&req, id, g.grant, false);
-	simnode_run(&sim, 5);
-	assert_int_equal(simreq_put_status(&req, id, 0), KV_OK);
-	assert_int_equal(simreq_put_status(&req, id, 1), KV_OK);
-	assert_int_equal(get("old"), KV_EMISS);
-	assert_int_equal(get("a"), KV_OK);
-	assert_true(simnode_master_has(&sim, 0, "a"));
-	assert_true(simnode_master_has(&sim, 0, "filled"));
-}
-
-/* Nothing of the pool was left; what was removed meanwhile is news here, too.
- */
-static void
-puts_wait_where_nothing_was_adopted(void **state)
-{
-	const struct simput items[] = { { "a", 3, "xyz" } };
-	const struct simput_opts opts = { .budget_ms = 5000 };
-	struct simmaster *m = &sim.masters[0];
-	uint64_t id;
-
-	(void)state;
-	simnode_master_down(&sim, 0);
-	restart();
-	assert_int_equal(simnode_stat(&sim, "keys"), 0);
-	id = simreq_put(&req, items, 1, &opts);
-	simnode_run(&sim, 200);
-	assert_int_equal(simreq_put_status(&req, id, 0), -1);
-	m->news_len = ent(m->news, "default", 5, 5);
-	m->n_news = 1;
-	simnode_master_up(&sim, 0);
-	simnode_run(&sim, 1500);
-	assert_int_equal(simreq_put_status(&req, id, 0), KV_OK);
-	assert_int_equal(get("a"), KV_OK);
-	assert_true(simnode_master_has(&sim, 0, "a"));
-}
-
-static void
-puts_wait_for_no_master_for_ever(void **state)
-{
-	const struct simput items[] = { { "a", 3, "xyz" }, { "b", 3, "xyz" } };
-	const struct simput_opts opts = { .budget_ms = 5000 };
-	uint64_t id;
-
-	(void)state;
-	put("a");
-	simnode_run(&sim, 20);
-	simnode_master_down(&sim, 0);
-	restart();
-	id = simreq_put(&req, items, 2, &opts);
-	simnode_run(&sim, 1500);
-	assert_int_equal(simreq_put_status(&req, id, 0), -1);
-	simnode_run(&sim, 1000);
-	assert_int_equal(simreq_put_status(&req, id, 0), KV_EEXISTS);
-	assert_int_equal(simreq_put_status(&req, id, 1), KV_OK);
-}
-
-static void
-served_when_no_master_answers(void **state)
-{
-	(void)state;
-	put("a");
-	simnode_run(&sim, 20);
-	simnode_master_down(&sim, 0);
-	restart();
-	simnode_run(&sim, 1500);
-	assert_int_equal(get("a"), KV_EMISS);
-	simnode_run(&sim, 1000);
-	assert_int_equal(get("a"), KV_OK);
-	simnode_master_up(&sim, 0);
-	simnode_run(&sim, 3000);
-	assert_true(simnode_master_has(&sim, 0, "a"));
-}
-
-/* A session that ends before it has told all: the wait begins anew. */
-static void
-served_when_the_master_goes(void **state)
-{
-	(void)state;
-	put("a");
-	simnode_run(&sim, 20);
-	sim.masters[0].missed = 1;
-	restart();
-	simnode_run(&sim, 3000);
-	assert_int_equal(get("a"), KV_EMISS);
-	simnode_master_down(&sim, 0);
-	simnode_run(&sim, 1500);
-	assert_int_equal(get("a"), KV_EMISS);
-	simnode_run(&sim, 1000);
-	assert_int_equal(get("a"), KV_OK);
-}
-
-/* It says how much it missed, and never what: it is left. */
-static void
-a_master_that_owes(void **state)
-{
-	(void)state;
-	sim.masters[0].missed = 1;
-	restart();
-	simnode_run(&sim, 1000);
-	assert_int_equal(sim.masters[0].joins, 2);
-	simnode_run(&sim, 33000);
-	assert_int_equal(sim.masters[0].joins, 3);
-}
-
-static void
-a_pool_file_knows(void **state)
-{
-	(void)state;
-	put("a");
-	news(0, "default", 6, 6);
-	put("b");
-	simnode_run(&sim, 20);
-	simnode_master_down(&sim, 0);
-	restart();
-	assert_int_equal(simnode_stat(&sim, "adopted"), 1);
-	assert_int_equal(number(), 6);
-	simnode_master_up(&sim, 0);
-	simnode_run(&sim, 3000);
-	assert_int_equal(sim.masters[0].known, 1);
-	assert_int_equal(get("b"), KV_OK);
-}
-
-#define TEST(f)      cmocka_unit_test_setup_teardown(f, setup, teardown)
-#define TEST_FILE(f) cmocka_unit_test_setup_teardown(f, setup_file, teardown)
+#define TEST(f) cmocka_unit_test_setup_teardown(f, nodereq_two, nodereq_close)
 
 int
 main(void)
@@ -745,15 +424,6 @@ main(void)
 		TEST(dropped_in_slices),
 		TEST(heard_when_joining),
 		TEST(broken_news),
-		TEST_FILE(withheld_until_it_was_told),
-		TEST_FILE(put_again_while_withheld),
-		TEST_FILE(puts_wait_for_a_master),
-		TEST_FILE(puts_wait_where_nothing_was_adopted),
-		TEST_FILE(puts_wait_for_no_master_for_ever),
-		TEST_FILE(served_when_no_master_answers),
-		TEST_FILE(served_when_the_master_goes),
-		TEST_FILE(a_master_that_owes),
-		TEST_FILE(a_pool_file_knows),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
