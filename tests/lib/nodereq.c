@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/bytes.h"
 #include "base/status.h"
 #include "store/generation.h"
 #include "wire/msg.h"
@@ -17,6 +18,13 @@ open_with(const struct simnode_opts *opts)
 	simnode_run(&sim, 250);
 	simreq_open_unix(&req, &sim, 0);
 	return 0;
+}
+
+int
+nodereq_one(void **state)
+{
+	(void)state;
+	return open_with(&(struct simnode_opts){ .masters = 1 });
 }
 
 int
@@ -55,6 +63,56 @@ nodereq_get(const char *key)
 	const struct simget_opts opts = { .inline_max = 99 };
 
 	return simreq_get_one(&req, key, &opts, NULL);
+}
+
+void
+nodereq_put_hard(const char *key)
+{
+	struct simput item = { key, 3, "abc" };
+	struct simput_opts opts = { .flags = KV_PUT_HARD_PIN };
+	uint64_t id = simreq_put(&req, &item, 1, &opts);
+
+	simnode_run(&sim, 5);
+	assert_int_equal(simreq_put_status(&req, id, 0), KV_OK);
+}
+
+void
+nodereq_ask(enum kv_msg_type type, const void *body, const char *tenant,
+	    const void *rest, size_t n)
+{
+	struct kv_bytes tail = { 0 };
+	int rc = kv_bytes_append(&tail, tenant, strlen(tenant));
+
+	assert_int_equal(rc, 0);
+	rc = kv_bytes_append(&tail, rest, n);
+	assert_int_equal(rc, 0);
+	wirepeer_send(&req.control, type, 4, body, tail.data, tail.len);
+	kv_bytes_fini(&tail);
+	simnode_run(&sim, 20);
+}
+
+struct wireframe *
+nodereq_answer(enum kv_msg_type type)
+{
+	struct wireframe *f = wirepeer_take(&req.control, type);
+
+	assert_non_null(f);
+	assert_int_equal(f->id, 4);
+	return f;
+}
+
+void
+nodereq_fails(int status, const char *word)
+{
+	struct wireframe *f = nodereq_answer(KV_MSG_ERROR_R);
+	const struct kv_error_r *r = (void *)f->body;
+	char text[520] = "";
+
+	assert_int_equal(r->status, status);
+	assert_int_equal(f->tail_len, kv_get32(r->text_len));
+	memcpy(text, f->tail, f->tail_len);
+	assert_non_null(strstr(text, word));
+	wireframe_free(f);
 }
 
 size_t
