@@ -64,9 +64,34 @@ noderig_join(unsigned i)
 }
 
 int
+noderig_kept_alone(void **state)
+{
+	(void)state;
+	return noderig_open(&(struct simnode_opts){ .has_file = true });
+}
+
+int
+noderig_kept_one(void **state)
+{
+	(void)state;
+	return noderig_open(
+		&(struct simnode_opts){ .masters = 1, .has_file = true });
+}
+
+int
 noderig_close(void **state)
 {
 	(void)state;
 	simnode_close(&sim);
 	return 0;
+}
+
+void
+noderig_crash(bool they_stay)
+{
+	simnode_crash(&sim);
+	if (!they_stay)
+		sim.file.attached = 0;
+	simnode_restart(&sim);
+	assert_int_equal(kv_node_ready(sim.node, 0, SIMNODE_POOL), 0);
 }

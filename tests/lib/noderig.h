@@ -15,11 +15,18 @@ int noderig_open(const struct simnode_opts *opts);
 int noderig_alone(void **state);
 int noderig_one(void **state);
 int noderig_two(void **state);
+/* Its pool outlives it. */
+int noderig_kept_alone(void **state);
+int noderig_kept_one(void **state);
 int noderig_close(void **state);
 /* The same, but the masters are down, and blob is all zeros. */
 int noderig_one_down(void **state);
 int noderig_two_down(void **state);
 /* This master comes up, and the node joins it. */
 void noderig_join(unsigned i);
+
+/* Crashes and is back, with all pages at once; nobody is attached any more
+ * unless they stay. */
+void noderig_crash(bool they_stay);
 
 #endif

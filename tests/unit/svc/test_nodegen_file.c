@@ -11,10 +11,7 @@ static void
 restart(void)
 {
 	simreq_close(&req);
-	simnode_crash(&sim);
-	sim.file.attached = 0;
-	simnode_restart(&sim);
-	assert_int_equal(kv_node_ready(sim.node, 0, SIMNODE_POOL), 0);
+	noderig_crash(false);
 	simreq_open_unix(&req, &sim, 0);
 }
 

@@ -1,75 +1,17 @@
 /*
  * A node whose pool outlives it: what is there again after a crash and after
- * an end, what is checked before it is read, and what is nobody's as long as
- * somebody may still use it.
+ * an end, and what is nobody's as long as somebody may still use it.
  */
-
-#include "simnode.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/status.h"
-#include "event/loop.h"
-#include "store/record.h"
 #include "wire/msg.h"
 
+#include "noderig.h"
 #include "test.h"
-
-static struct simnode sim;
-static uint8_t blob[SIMNODE_POOL];
-
-static int
-open_with(unsigned masters)
-{
-	const struct simnode_opts opts = {
-		.masters = masters,
-		.has_file = true,
-	};
-
-	for (size_t i = 0; i < sizeof(blob); i++)
-		blob[i] = (uint8_t)(i * 31 + i / 251);
-	simnode_open(&sim, &opts);
-	for (unsigned i = 0; i < masters; i++)
-		simnode_master_up(&sim, i);
-	simnode_run(&sim, 50);
-	assert_int_equal(kv_node_sessions(sim.node), masters);
-	return 0;
-}
-
-static int
-setup_alone(void **state)
-{
-	(void)state;
-	return open_with(0);
-}
-
-static int
-setup(void **state)
-{
-	(void)state;
-	return open_with(1);
-}
-
-static int
-teardown(void **state)
-{
-	(void)state;
-	simnode_close(&sim);
-	return 0;
-}
-
-/* The pages are there at once; nobody is attached any more unless they stay. */
-static void
-crash_and_restart(bool they_stay)
-{
-	simnode_crash(&sim);
-	if (!they_stay)
-		sim.file.attached = 0;
-	simnode_restart(&sim);
-	assert_int_equal(kv_node_ready(sim.node, 0, SIMNODE_POOL), 0);
-}
 
 static uint64_t
 stat(const char *name)
@@ -109,7 +51,7 @@ values_come_back_after_a_crash(void **state)
 	assert_int_equal(simreq_put_one(&r, "moved", blob + 7, 70000), KV_OK);
 	simreq_close(&r);
 	simnode_run(&sim, 10);
-	crash_and_restart(false);
+	noderig_crash(false);
 	assert_int_equal(stat("adopted"), 4);
 	assert_int_equal(stat("adopted_bytes"), 170005);
 	assert_int_equal(stat("adopted_not"), 0);
@@ -139,7 +81,7 @@ masters_hear_of_them(void **state)
 	assert_int_equal(simreq_put_one(&r, "k", blob, 100000), KV_OK);
 	simreq_close(&r);
 	simnode_run(&sim, 10);
-	crash_and_restart(false);
+	noderig_crash(false);
 	simnode_run(&sim, 1200);
 	assert_int_equal(kv_node_sessions(sim.node), 1);
 	assert_true(simnode_master_has(&sim, 0, "k"));
@@ -189,7 +131,7 @@ an_end_waits_for_the_last_sums(void **state)
 	simnode_run(&sim, 20);
 	assert_true(is_done);
 	simreq_close(&r);
-	crash_and_restart(false);
+	noderig_crash(false);
 	assert_int_equal(stat("adopted"), 1);
 	assert_int_equal(stat("adopted_not"), 0);
 }
@@ -202,7 +144,7 @@ without_its_sum_a_value_is_dropped(void **state)
 	(void)state;
 	simreq_open_unix(&r, &sim, 0);
 	put_just_now(&r, "k", 500000);
-	crash_and_restart(false);
+	noderig_crash(false);
 	assert_int_equal(stat("adopted"), 0);
 	assert_int_equal(stat("adopted_not"), 1);
 	assert_int_equal(stat("free_bytes"), SIMNODE_POOL);
@@ -223,172 +165,12 @@ what_was_removed_or_evicted_does_not(void **state)
 	simreq_release(&r, g.pin);
 	assert_int_equal(simreq_put_one(&r, "last", blob + 1, 600000), KV_OK);
 	assert_int_equal(get(&r, "evicted", &g), KV_EMISS);
-	crash_and_restart(false);
+	noderig_crash(false);
 	simreq_close(&r);
 	assert_int_equal(stat("adopted"), 2);
 	simreq_open_unix(&r, &sim, 0);
 	assert_int_equal(get(&r, "last", &g), KV_OK);
 	assert_memory_equal(bytes_of(&g), blob + 1, 600000);
-	simreq_close(&r);
-}
-
-/* ---- damaged values ---- */
-
-/* Three values, the second one damaged while no node ran. */
-static void
-damage_one(void)
-{
-	struct simreq r;
-	struct simgot g;
-
-	simreq_open_unix(&r, &sim, 0);
-	assert_int_equal(simreq_put_one(&r, "a", blob, 100000), KV_OK);
-	assert_int_equal(simreq_put_one(&r, "b", blob, 100000), KV_OK);
-	assert_int_equal(simreq_put_one(&r, "c", blob, 100000), KV_OK);
-	assert_int_equal(get(&r, "b", &g), KV_OK);
-	simreq_close(&r);
-	simnode_crash(&sim);
-	sim.file.attached = 0;
-	bytes_of(&g)[99999] ^= 1;
-	simnode_restart(&sim);
-	assert_int_equal(stat("adopted"), 3);
-	assert_int_equal(stat("unchecked_keys"), 3);
-}
-
-/* Leaves the checks to who reads first. */
-static void
-no_thread(void)
-{
-	struct kv_ledger_taken t;
-
-	while (kv_ledger_take(sim.file.ledger, false, &t))
-		;
-}
-
-static void
-a_damaged_value_is_found_and_withdrawn(void **state)
-{
-	(void)state;
-	damage_one();
-	assert_int_equal(kv_node_ready(sim.node, 0, SIMNODE_POOL), 0);
-	simnode_run(&sim, 1200);
-	assert_int_equal(stat("unchecked_keys"), 0);
-	assert_int_equal(stat("adopted_bad"), 1);
-	assert_int_equal(stat("keys"), 2);
-	assert_true(simnode_master_has(&sim, 0, "a"));
-	assert_false(simnode_master_has(&sim, 0, "b"));
-	assert_int_equal(stat("free_bytes"), SIMNODE_POOL - 2 * 100096);
-}
-
-static void
-nothing_unchecked_is_read(void **state)
-{
-	const char *const keys[] = { "a", "none", "b", "c" };
-	struct simgot g;
-	struct simreq r;
-	uint64_t id;
-
-	(void)state;
-	damage_one();
-	no_thread();
-	simreq_open_unix(&r, &sim, 0);
-	assert_int_equal(stat("unchecked_keys"), 3);
-	assert_int_equal(get(&r, "a", &g), KV_OK);
-	assert_int_equal(stat("unchecked_keys"), 2);
-	id = simreq_get(&r, keys, 4, &(struct simget_opts){ 0 });
-	simnode_run(&sim, 5);
-	assert_true(simreq_got(&r, id, 0, &g));
-	assert_int_equal(g.status, KV_OK);
-	assert_true(simreq_got(&r, id, 1, &g));
-	assert_int_equal(g.status, KV_EMISS);
-	assert_true(simreq_got(&r, id, 2, &g));
-	assert_int_equal(g.status, KV_EMISS);
-	assert_true(simreq_got(&r, id, 3, &g));
-	assert_int_equal(g.status, KV_OK);
-	assert_memory_equal(bytes_of(&g), blob, 100000);
-	assert_int_equal(stat("unchecked_keys"), 0);
-	assert_int_equal(stat("adopted_bad"), 1);
-	/* The checks' own pins are gone. */
-	assert_int_equal(stat("pinned_bytes"), 2 * 100096);
-	simreq_close(&r);
-}
-
-static void
-nor_over_the_network(void **state)
-{
-	struct wireframe *f;
-	struct simreq r;
-
-	(void)state;
-	damage_one();
-	no_thread();
-	simreq_open_tcp(&r, &sim);
-	assert_int_equal(simreq_get_one(&r, "b", NULL, NULL), KV_EMISS);
-	assert_int_equal(simreq_get_one(&r, "c", NULL, NULL), KV_OK);
-	simnode_run(&sim, 5);
-	f = wirepeer_take(&r.data, KV_MSG_DATA);
-	assert_non_null(f);
-	assert_memory_equal(f->payload, blob, 100000);
-	wireframe_free(f);
-	simreq_close(&r);
-}
-
-static void
-who_is_gone_is_not_answered(void **state)
-{
-	const char *const keys[] = { "a", "b", "c" };
-	struct simreq r;
-	unsigned turns;
-
-	(void)state;
-	for (turns = 0; turns < 8; turns++) {
-		if (turns) {
-			simnode_crash(&sim);
-			simnode_restart(&sim);
-		} else {
-			damage_one();
-		}
-		no_thread();
-		simreq_open_unix(&r, &sim, 0);
-		simreq_get(&r, keys, 3, NULL);
-		for (unsigned i = 0; i < turns * 10; i++)
-			kv_loop_turn(sim.loop, 0);
-		wirepeer_close(&r.control);
-		simnode_run(&sim, 5);
-		simreq_close(&r);
-		kv_node_process_exit(sim.node, r.pid);
-		simnode_run(&sim, 5);
-		assert_int_equal(stat("pinned_bytes"), 0);
-	}
-}
-
-static void
-a_sum_that_is_asked_for_checks_as_well(void **state)
-{
-	struct kv_query q = { .flags = KV_QUERY_SUM, .key_len = kv_le16(1) };
-	struct wireframe *f;
-	struct simreq r;
-
-	(void)state;
-	damage_one();
-	no_thread();
-	simreq_open_unix(&r, &sim, 0);
-	wirepeer_send(&r.control, KV_MSG_QUERY, 50, &q, "b", 1);
-	simnode_run(&sim, 5);
-	f = wirepeer_take(&r.control, KV_MSG_QUERY_R);
-	assert_non_null(f);
-	assert_int_equal(
-		kv_get32(((struct kv_query_r *)(void *)f->body)->count), 0);
-	wireframe_free(f);
-	wirepeer_send(&r.control, KV_MSG_QUERY, 51, &q, "a", 1);
-	simnode_run(&sim, 5);
-	f = wirepeer_take(&r.control, KV_MSG_QUERY_R);
-	assert_non_null(f);
-	assert_int_equal(
-		kv_get32(((struct kv_query_r *)(void *)f->body)->count), 1);
-	wireframe_free(f);
-	assert_int_equal(stat("adopted_bad"), 1);
-	assert_int_equal(stat("unchecked_keys"), 1);
 	simreq_close(&r);
 }
 
@@ -406,7 +188,7 @@ what_a_writer_fills_is_not_granted_again(void **state)
 	simreq_open_unix(&old, &sim, 0);
 	id = simreq_put(&old, &item, 1, NULL);
 	assert_true(simreq_grant(&old, id, 0, &was));
-	crash_and_restart(true);
+	noderig_crash(true);
 	assert_int_equal(stat("held_bytes"), 300032);
 	assert_int_equal(stat("free_bytes"), SIMNODE_POOL - 300032);
 	simreq_open_unix(&new, &sim, 0);
@@ -446,7 +228,7 @@ bytes_that_a_thread_moves_are_nobodys(void **state)
 	simreq_open_tcp(&old, &sim);
 	id = simreq_put(&old, &item, 1, NULL);
 	assert_true(simreq_grant(&old, id, 0, &was));
-	crash_and_restart(true);
+	noderig_crash(true);
 	assert_int_equal(stat("held_bytes"), 0);
 	assert_int_equal(stat("free_bytes"), SIMNODE_POOL);
 	simreq_close(&old);
@@ -468,7 +250,7 @@ check_view(bool by_crash)
 		simnode_run(&sim, 50);
 		assert_true(is_done);
 	}
-	crash_and_restart(true);
+	noderig_crash(true);
 	simreq_open_unix(&new, &sim, 0);
 	assert_int_equal(stat("pinned_bytes"), 300032);
 	/* It is served, and does not leave. */
@@ -606,25 +388,23 @@ nothing_begins_at_the_end(void **state)
 int
 main(void)
 {
-#define TEST(fn, setup) cmocka_unit_test_setup_teardown(fn, setup, teardown)
+#define TEST(fn, setup) \
+	cmocka_unit_test_setup_teardown(fn, setup, noderig_close)
 	const struct CMUnitTest tests[] = {
-		TEST(values_come_back_after_a_crash, setup_alone),
-		TEST(masters_hear_of_them, setup),
-		TEST(an_end_waits_for_the_last_sums, setup_alone),
-		TEST(without_its_sum_a_value_is_dropped, setup_alone),
-		TEST(what_was_removed_or_evicted_does_not, setup_alone),
-		TEST(a_damaged_value_is_found_and_withdrawn, setup),
-		TEST(nothing_unchecked_is_read, setup_alone),
-		TEST(nor_over_the_network, setup_alone),
-		TEST(who_is_gone_is_not_answered, setup_alone),
-		TEST(a_sum_that_is_asked_for_checks_as_well, setup_alone),
-		TEST(what_a_writer_fills_is_not_granted_again, setup_alone),
-		TEST(bytes_that_a_thread_moves_are_nobodys, setup_alone),
-		TEST(what_a_reader_views_does_not_leave, setup_alone),
-		TEST(nor_when_the_node_ended_well, setup_alone),
-		TEST(what_is_there_is_served_before_all_pages_are, setup_alone),
-		TEST(an_index_that_cannot_grow_evicts, setup_alone),
-		TEST(nothing_begins_at_the_end, setup_alone),
+		TEST(values_come_back_after_a_crash, noderig_kept_alone),
+		TEST(masters_hear_of_them, noderig_kept_one),
+		TEST(an_end_waits_for_the_last_sums, noderig_kept_alone),
+		TEST(without_its_sum_a_value_is_dropped, noderig_kept_alone),
+		TEST(what_was_removed_or_evicted_does_not, noderig_kept_alone),
+		TEST(what_a_writer_fills_is_not_granted_again,
+		     noderig_kept_alone),
+		TEST(bytes_that_a_thread_moves_are_nobodys, noderig_kept_alone),
+		TEST(what_a_reader_views_does_not_leave, noderig_kept_alone),
+		TEST(nor_when_the_node_ended_well, noderig_kept_alone),
+		TEST(what_is_there_is_served_before_all_pages_are,
+		     noderig_kept_alone),
+		TEST(an_index_that_cannot_grow_evicts, noderig_kept_alone),
+		TEST(nothing_begins_at_the_end, noderig_kept_alone),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
