@@ -233,10 +233,15 @@ static void
 split_one(struct kv_htab *t)
 {
 	size_t b = t->buckets, low = pow2_floor(b), s = seg_of(b);
+	struct kv_htab_bucket *to;
 
 	if (s >= KV_HTAB_SEGMENTS_MAX || (!t->segs[s] && seg_alloc(t, s) < 0))
 		return;
-	bucket_move(bucket(t, b - low), bucket(t, b), low);
+	to = bucket(t, b);
+	/* Written before it is read: else a new page is faulted in twice, first
+	 * as the page of zeros. */
+	to->count = 0;
+	bucket_move(bucket(t, b - low), to, low);
 	b = ++t->buckets;
 	/* The next one's turn comes in a moment. */
 	__builtin_prefetch(bucket(t, b - pow2_floor(b)), 1);
