@@ -5,34 +5,35 @@
 #include <stdbool.h>
 #include <string.h>
 
-/* The first position from `pos` on whose bit differs from those of `flip`. */
+/* The first position from `pos` on whose bit differs from those of `flip`;
+ * that of `end`, or one above it, if all below it are like these. */
 static unsigned
-find(const uint64_t *map, unsigned pos, uint64_t flip)
+find(const uint64_t *map, unsigned pos, uint64_t flip, unsigned end)
 {
 	unsigned i = pos / 64;
 	uint64_t word;
 
-	if (pos >= KV_CHUNK_GRANULES)
-		return KV_CHUNK_GRANULES;
+	if (pos >= end)
+		return end;
 	word = (map[i] ^ flip) & (~UINT64_C(0) << pos % 64);
 	while (!word) {
-		if (++i == KV_CHUNK_WORDS)
-			return KV_CHUNK_GRANULES;
+		if (++i * 64 >= end)
+			return end;
 		word = map[i] ^ flip;
 	}
 	return i * 64 + (unsigned)__builtin_ctzll(word);
 }
 
 static unsigned
-find_used(const struct kv_chunk *c, unsigned pos)
+find_used(const struct kv_chunk *c, unsigned pos, unsigned end)
 {
-	return find(c->used, pos, 0);
+	return find(c->used, pos, 0, end);
 }
 
 static unsigned
 find_free(const struct kv_chunk *c, unsigned pos)
 {
-	return find(c->used, pos, ~UINT64_C(0));
+	return find(c->used, pos, ~UINT64_C(0), KV_CHUNK_GRANULES);
 }
 
 /* Where the free run that ends before pos begins: pos when there is none. */
@@ -125,7 +126,11 @@ kv_chunk_take(struct kv_chunk *c, unsigned n)
 	pos = find_free(c, c->low);
 	c->low = (uint16_t)pos;
 	while (pos < KV_CHUNK_GRANULES) {
-		end = find_used(c, pos);
+		/* All of a long run need not be seen. */
+		end = find_used(c, pos,
+				pos + n < KV_CHUNK_GRANULES
+					? pos + n
+					: KV_CHUNK_GRANULES);
 		if (end - pos >= n) {
 			mark_used(c, pos, n);
 			if (pos == c->low)
@@ -154,7 +159,7 @@ kv_chunk_release(struct kv_chunk *c, unsigned pos, unsigned n)
 	c->free = (uint16_t)(c->free + n);
 	if (pos < c->low)
 		c->low = (uint16_t)pos;
-	run = find_used(c, pos) - run_start(c, pos);
+	run = find_used(c, pos, KV_CHUNK_GRANULES) - run_start(c, pos);
 	if (run > c->run_max)
 		c->run_max = (uint16_t)run;
 }
@@ -165,7 +170,7 @@ kv_chunk_holes(const struct kv_chunk *c, unsigned *longest)
 	unsigned pos = 0, end, holes = 0, max = 0;
 
 	while ((pos = find_free(c, pos)) < KV_CHUNK_GRANULES) {
-		end = find_used(c, pos);
+		end = find_used(c, pos, KV_CHUNK_GRANULES);
 		if (end - pos > max)
 			max = end - pos;
 		holes++;

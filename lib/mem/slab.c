@@ -282,11 +282,12 @@ static int
 take_piece(struct kv_slab *s, uint64_t n, struct kv_extent *ext)
 {
 	struct kv_chunk *c;
-	uint64_t first, got, top = kv_span_top(s->span);
+	uint64_t first, got, top;
 	int rc = take_whole(s, n, ext);
 
 	if (rc != -ENOSPC)
 		return rc;
+	top = kv_span_top(s->span);
 	while ((c = chunk_top(s)) && c->run_max > top) {
 		got = c->run_max < n ? c->run_max : n;
 		if (!chunk_take(s, c, (unsigned)got, ext))

@@ -91,7 +91,7 @@ struct kv_node {
 	/* nodeput.c */
 	struct kv_list puts;                  /* not over */
 	uint16_t seen[2 * KV_BATCH_KEYS_MAX]; /* for one call: keys by hash */
-	uint64_t kept_bytes;                  /* of small values that wait */
+	uint64_t kept_bytes;                  /* of small puts that wait */
 	struct kv_htab writing; /* the one put of a key that may go on */
 	struct kv_htab grants;  /* keys being filled, by grant */
 	struct kv_list early;   /* keys that wait for a master */

@@ -329,34 +329,37 @@ put_check(const struct kv_nodepeer *peer, const struct kv_put *m)
 	return KV_OK;
 }
 
-/* One block for everything: the keys' states, their moves, their bytes. */
+/* One block for everything: the keys' states (put_keys_init() fills them in),
+ * their moves, the bytes of those whose values are to come. */
 static struct kv_nodeput *
-put_alloc(const struct kv_put *m, size_t key_bytes, uint8_t **keys)
+put_alloc(const struct kv_put *m, size_t own_bytes, uint8_t **own)
 {
 	size_t n = kv_get32(m->count);
-	bool is_data = m->mode == KV_MODE_DATA;
+	size_t moves = m->mode == KV_MODE_DATA ? n : 0;
 	struct kv_nodeput *put;
 	size_t bytes;
 
-	bytes = sizeof(*put) + n * sizeof(put->keys[0]);
-	if (is_data)
-		bytes += n * sizeof(put->moves[0]);
-	put = KV_FAULT_POINT() ? NULL : calloc(1, bytes + key_bytes);
+	bytes = sizeof(*put) + n * sizeof(put->keys[0]) +
+		moves * sizeof(put->moves[0]);
+	put = KV_FAULT_POINT() ? NULL : malloc(bytes + own_bytes);
 	if (!put)
 		return NULL;
-	if (is_data)
+	memset(put, 0, sizeof(*put));
+	if (moves) {
 		put->moves = (void *)&put->keys[n];
-	*keys = (uint8_t *)put + bytes;
+		memset(put->moves, 0, moves * sizeof(put->moves[0]));
+	}
+	*own = (uint8_t *)put + bytes;
 	return put;
 }
 
 static struct kv_nodeput *
-put_new(struct kv_nodepeer *peer, const struct kv_msg *msg, size_t key_bytes,
-	uint8_t **keys)
+put_new(struct kv_nodepeer *peer, const struct kv_msg *msg, size_t own_bytes,
+	uint8_t **own)
 {
 	const struct kv_put *m = msg->body;
 	struct kv_node *node = peer->node;
-	struct kv_nodeput *put = put_alloc(m, key_bytes, keys);
+	struct kv_nodeput *put = put_alloc(m, own_bytes, own);
 
 	if (!put)
 		return NULL;
@@ -395,7 +398,9 @@ put_new(struct kv_nodepeer *peer, const struct kv_msg *msg, size_t key_bytes,
 	return put;
 }
 
-/* Fills in the keys from their entries; key and value bytes follow these. */
+/* Fills in the keys from their entries; key and value bytes follow these. What
+ * is small is done with while the message is there, or else kept by itself; the
+ * bytes of other keys are copied to `own`. */
 static void
 put_keys_init(struct kv_nodeput *put, const struct kv_put_ent *ents,
 	      const uint8_t *keys, const uint8_t *values, uint8_t *own)
@@ -405,20 +410,24 @@ put_keys_init(struct kv_nodeput *put, const struct kv_put_ent *ents,
 
 	for (i = 0; i < put->count; i++) {
 		struct kv_putkey *k = &put->keys[i];
+		size_t len = kv_get16(ents[i].key_len);
 
-		k->put = put;
-		k->size = kv_get64(ents[i].size);
-		k->key_len = kv_get16(ents[i].key_len);
-		k->key = own;
-		memcpy(own, keys, k->key_len);
-		k->hash = kv_key_hash(seed, keys, k->key_len);
-		own += k->key_len;
-		keys += k->key_len;
-		k->is_inline = ents[i].flags & KV_ENT_INLINE;
+		*k = (struct kv_putkey){
+			.put = put,
+			.hash = kv_key_hash(seed, keys, len),
+			.key = keys,
+			.key_len = (uint16_t)len,
+			.size = kv_get64(ents[i].size),
+			.is_inline = ents[i].flags & KV_ENT_INLINE,
+		};
 		if (k->is_inline) {
 			k->value = values;
 			values += k->size;
+		} else {
+			k->key = memcpy(own, keys, len);
+			own += len;
 		}
+		keys += len;
 		kv_list_init(&k->link);
 		kv_list_init(&k->twins);
 		kv_list_init(&k->fresh);
@@ -450,21 +459,29 @@ put_find_repeats(struct kv_nodeput *put)
 	}
 }
 
-/* Adds up what must follow the entries; false when it cannot be right. */
+/* What follows the entries. */
+struct lengths {
+	size_t keys;
+	size_t own; /* of these: of keys that come without their value */
+	size_t values;
+};
+
+/* Adds them up; false when that cannot be right. */
 static bool
-ents_check(const struct kv_put_ent *ents, uint32_t n, size_t *key_bytes,
-	   size_t *value_bytes)
+ents_check(const struct kv_put_ent *ents, uint32_t n, struct lengths *sum)
 {
 	uint32_t i;
 
-	*key_bytes = *value_bytes = 0;
+	*sum = (struct lengths){ 0 };
 	for (i = 0; i < n; i++) {
-		*key_bytes += kv_get16(ents[i].key_len);
-		if (!(ents[i].flags & KV_ENT_INLINE))
+		sum->keys += kv_get16(ents[i].key_len);
+		if (!(ents[i].flags & KV_ENT_INLINE)) {
+			sum->own += kv_get16(ents[i].key_len);
 			continue;
+		}
 		if (kv_get64(ents[i].size) > KV_INLINE_BYTES_MAX)
 			return false;
-		*value_bytes += kv_get64(ents[i].size);
+		sum->values += kv_get64(ents[i].size);
 	}
 	return true;
 }
@@ -511,8 +528,8 @@ kv_nodeput_start(struct kv_nodepeer *peer, const struct kv_msg *msg)
 	const struct kv_put *m = msg->body;
 	uint32_t n = kv_get32(m->count);
 	const uint8_t *keys, *values;
-	size_t key_bytes, value_bytes;
 	const struct kv_put_ent *ents;
+	struct lengths sum;
 	struct kv_generation newer = { 0 };
 	struct kv_nodeput *put = NULL;
 	struct kv_cut cut;
@@ -521,10 +538,10 @@ kv_nodeput_start(struct kv_nodepeer *peer, const struct kv_msg *msg)
 
 	kv_cut_init(&cut, msg);
 	ents = kv_cut_array(&cut, n, sizeof(*ents));
-	if (!ents || !ents_check(ents, n, &key_bytes, &value_bytes))
+	if (!ents || !ents_check(ents, n, &sum))
 		return false;
-	keys = kv_cut_take(&cut, key_bytes);
-	values = kv_cut_take(&cut, value_bytes);
+	keys = kv_cut_take(&cut, sum.keys);
+	values = kv_cut_take(&cut, sum.values);
 	if (!kv_cut_done(&cut))
 		return false;
 	kv_stats_add(&peer->node->stats, KV_STAT_PUTS, n);
@@ -533,7 +550,7 @@ kv_nodeput_start(struct kv_nodepeer *peer, const struct kv_msg *msg)
 	    (kv_nodepeer_is_busy(peer, n) || put_is_old(peer, m, &newer)))
 		status = KV_EBUSY;
 	if (status == KV_OK) {
-		put = put_new(peer, msg, key_bytes, &own);
+		put = put_new(peer, msg, sum.own, &own);
 		status = put ? KV_OK : KV_ENOMEM;
 	}
 	if (status != KV_OK) {

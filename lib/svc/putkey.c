@@ -94,14 +94,13 @@ key_leave(struct kv_putkey *k)
 }
 
 static void
-key_drop_value(struct kv_putkey *k)
+key_drop_kept(struct kv_putkey *k)
 {
-	if (k->owns_value) {
-		kv_free_const(k->value);
-		k->put->node->kept_bytes -= k->size;
-	}
-	k->owns_value = false;
-	k->value = NULL;
+	if (!k->is_kept)
+		return;
+	kv_free_const(k->value);
+	k->put->node->kept_bytes -= k->size + k->key_len;
+	k->is_kept = false;
 }
 
 /* Its way ends here. k, and its put, may be freed. */
@@ -110,7 +109,7 @@ kv_putkey_rest(struct kv_putkey *k, int status)
 {
 	key_leave(k);
 	k->state = KV_PUTKEY_DONE;
-	key_drop_value(k);
+	key_drop_kept(k);
 	key_settle(k, status);
 	key_end_writing(k, status);
 	kv_nodeput_drop(k->put);
@@ -341,24 +340,26 @@ key_copy_value(const struct kv_putkey *k)
 	}
 }
 
-/* It has to wait: a small value cannot stay in the message that it came in. */
+/* It has to wait: what is small cannot stay in the message that it came in. */
 static bool
-key_keep_value(struct kv_putkey *k)
+key_keep(struct kv_putkey *k)
 {
+	uint64_t bytes = k->size + k->key_len;
 	uint8_t *own;
 
-	if (!k->is_inline || k->owns_value)
+	if (!k->is_inline || k->is_kept)
 		return true;
-	if (k->put->node->kept_bytes + k->size > KV_NODE_KEPT_BYTES_MAX)
+	if (k->put->node->kept_bytes + bytes > KV_NODE_KEPT_BYTES_MAX)
 		return false;
-	own = KV_FAULT_POINT() ? NULL : malloc(k->size ? k->size : 1);
+	own = KV_FAULT_POINT() ? NULL : malloc(bytes);
 	if (!own)
 		return false;
 	if (k->size)
 		memcpy(own, k->value, k->size);
+	k->key = memcpy(own + k->size, k->key, k->key_len);
 	k->value = own;
-	k->owns_value = true;
-	k->put->node->kept_bytes += k->size;
+	k->is_kept = true;
+	k->put->node->kept_bytes += bytes;
 	return true;
 }
 
@@ -371,7 +372,7 @@ key_no_space(struct kv_putkey *k, int rc)
 		kv_putkey_rest(k, KV_ENOMEM);
 	} else if (node->ready_bytes >= node->pool_bytes) {
 		kv_putkey_rest(k, rc == -EAGAIN ? KV_ENOROOM : KV_ENOSPACE);
-	} else if (!key_keep_value(k)) {
+	} else if (!key_keep(k)) {
 		kv_putkey_rest(k, KV_EBUSY);
 	} else {
 		k->state = KV_PUTKEY_PAGES;
@@ -430,10 +431,8 @@ kv_putkey_place(struct kv_putkey *k)
 	}
 	if (node->kept && !key_record(k, may_evict))
 		return;
-	if (k->is_inline) {
+	if (k->is_inline)
 		key_copy_value(k);
-		key_drop_value(k);
-	}
 	if (k->is_inline || k->size == 0)
 		key_commit(k);
 	else
@@ -465,7 +464,7 @@ kv_putkey_admit(struct kv_putkey *k)
 		kv_putkey_rest(k, KV_ECLOSED);
 		return;
 	}
-	if ((is_early || writer) && !key_keep_value(k)) {
+	if ((is_early || writer) && !key_keep(k)) {
 		kv_putkey_rest(k, KV_EBUSY);
 		return;
 	}

@@ -44,8 +44,10 @@ struct kv_putkey {
 	struct kv_list fresh;        /* put->fresh: GRANT_R is due */
 	struct kv_nodeput *put;
 	struct kv_hash hash;
+	/* The message's, with the value until that is in the pool (inline);
+	 * kept together by itself (is_kept); or the put's. */
 	const uint8_t *key;
-	const uint8_t *value; /* inline, until it is copied to the pool */
+	const uint8_t *value;
 	uint64_t size;
 	struct kv_object *object; /* HIDDEN */
 	union {
@@ -61,7 +63,7 @@ struct kv_putkey {
 	bool is_inline;
 	bool is_writer;
 	bool is_repeat; /* an equal key stands before it in the put */
-	bool owns_value;
+	bool is_kept;
 	bool is_known; /* a master said that it stays */
 	uint8_t waits; /* HIDDEN: bits of sessions whose verdict is out */
 };
