@@ -54,6 +54,7 @@ struct kv_peermasters {
 	struct kv_bytes theirs;  /* those of all others together */
 	struct kv_bytes lacking; /* theirs and not mine */
 	uint64_t digest;         /* of mine */
+	unsigned silent;         /* nodes not heard of lately */
 	unsigned known;  /* others of which it is known what they have */
 	unsigned parted; /* members that others speak for */
 	uint8_t flags;   /* KV_LOOKUP_LACKS, KV_LOOKUP_UNSURE */

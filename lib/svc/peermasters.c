@@ -109,12 +109,15 @@ mine_find(struct kv_master *m)
 
 	kv_bytes_reset(&k->mine);
 	k->digest = 0;
+	k->silent = 0;
 	for (at = 0; (mb = kv_member_next(m, &at));) {
 		if (mb->heir)
 			continue;
 		masters = (unsigned)kv_max_u64(masters, mb->masters);
-		if (!is_fresh(mb))
+		if (!is_fresh(mb)) {
+			k->silent++;
 			continue;
+		}
 		k->until = kv_min_u64(k->until, mb->fresh_until);
 		k->digest ^= kv_key_hash(0, &mb->boot, sizeof(mb->boot)).lo;
 		id = short_id(&mb->boot);
@@ -192,12 +195,14 @@ refresh(struct kv_master *m)
 	}
 	members_part(m);
 	k->flags = 0;
-	/* Who hears no node at all is likely to be cut off. */
-	if (k->lacking.len > 0 || (k->mine.len == 0 && k->told_of > 1))
-		k->flags |= KV_LOOKUP_LACKS;
 	/* There are masters of which nobody says what they know. */
 	if (k->known + 1 < k->told_of)
 		k->flags |= KV_LOOKUP_UNSURE;
+	/* They may hear of those that this one does not hear of. Who hears no
+	 * node at all is likely to be cut off. */
+	if (k->lacking.len > 0 || (k->flags && k->silent > 0) ||
+	    (k->mine.len == 0 && k->told_of > 1))
+		k->flags |= KV_LOOKUP_LACKS;
 }
 
 static struct kv_peermasters *

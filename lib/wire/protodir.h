@@ -44,7 +44,8 @@ enum {
 				   * hold: another master or they may */
 	KV_LOOKUP_HIDES = 2,      /* some owners are left out: suspect ones, and
 				   * those that the asking host reported */
-	KV_LOOKUP_LACKS = 4,      /* another master has nodes that it has not */
+	KV_LOOKUP_LACKS = 4,      /* another master hears of nodes of which it
+				   * does not, or may */
 	KV_LOOKUP_UNSURE = 8,     /* another master may have some: nobody says
 				   * what it has */
 };

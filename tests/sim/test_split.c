@@ -11,6 +11,7 @@
 static struct cluster *cl;
 static struct sim_requester *far; /* beside no node */
 static char value[100];
+static char name[12] = "k";
 static struct kv_buf buf = { value, sizeof(value) };
 static bool is_done;
 
@@ -66,9 +67,9 @@ wait_done(void)
 }
 
 static int
-put_at(const char *node)
+put_from(struct sim_requester *r, const char *node)
 {
-	struct kv_put_item item = { .key = { "k", 1 },
+	struct kv_put_item item = { .key = { name, strlen(name) },
 				    .bufs = &buf,
 				    .nbufs = 1 };
 	struct kv_putop op = { .items = &item,
@@ -80,15 +81,21 @@ put_at(const char *node)
 
 	is_done = false;
 	kv_loop_refresh(cl->loop);
-	assert_int_equal(kv_putop_start(far->ch, &op), 0);
+	assert_int_equal(kv_putop_start(r->ch, &op), 0);
 	wait_done();
 	return item.status;
 }
 
 static int
-get(void)
+put_at(const char *node)
 {
-	struct kv_get_item item = { .key = { "k", 1 },
+	return put_from(far, node);
+}
+
+static int
+get_from(struct sim_requester *r)
+{
+	struct kv_get_item item = { .key = { name, strlen(name) },
 				    .bufs = &buf,
 				    .nbufs = 1 };
 	struct kv_getop op = { .items = &item,
@@ -98,9 +105,15 @@ get(void)
 
 	is_done = false;
 	kv_loop_refresh(cl->loop);
-	kv_getop_start(far->ch, &op);
+	kv_getop_start(r->ch, &op);
 	wait_done();
 	return item.status;
+}
+
+static int
+get(void)
+{
+	return get_from(far);
 }
 
 static void
@@ -108,6 +121,13 @@ cut(const char *a, const char *b)
 {
 	simnet_cut(cl->net, a, b);
 	simnet_cut(cl->net, b, a);
+}
+
+static void
+heal(const char *a, const char *b)
+{
+	simnet_heal(cl->net, a, b);
+	simnet_heal(cl->net, b, a);
 }
 
 /* No node tells the first master what the other one knows. */
@@ -145,6 +165,38 @@ a_node_that_each_master_leaves_to_the_other_is_asked(void **state)
 		simnet_heal(cl->net, "n1", "m0");
 		simnet_heal(cl->net, "n1", "m1");
 		cluster_run(cl, 3 * KV_NS_PER_S + i * 25 * KV_NS_PER_MS);
+	}
+}
+
+/* Each half has put the key, and one copy gives way as it heals: before the
+ * node with the other one is back at the only master that is asked. */
+static void
+one_of_two_copies_is_there_all_the_time(void **state)
+{
+	struct sim_requester *near = &cl->requesters[0];
+	unsigned i, ms;
+
+	(void)state;
+	for (i = 0; i < 300; i++) {
+		cut("m0", "n0"); /* and near */
+		cut("m1", "n1");
+		cluster_run(cl, (2000 + i * 7) * KV_NS_PER_MS);
+		snprintf(name, sizeof(name), "k%u", i);
+		assert_int_equal(put_from(near, "n0"), 0);
+		assert_int_equal(put_from(far, "n1"), 0);
+		snprintf(name, sizeof(name), "nowhere");
+		for (ms = 0; ms < 1800; ms += 300) {
+			assert_int_equal(get_from(near), -KV_EMISS);
+			cluster_run(cl, 300 * KV_NS_PER_MS);
+		}
+		snprintf(name, sizeof(name), "k%u", i);
+		heal("m0", "n0");
+		heal("m1", "n1");
+		for (ms = 0; ms < 1000; ms += 2) {
+			assert_int_equal(get_from(near), 0);
+			cluster_run(cl, 2 * KV_NS_PER_MS);
+		}
+		cluster_run(cl, 2 * KV_NS_PER_S);
 	}
 }
 
@@ -230,6 +282,9 @@ main(void)
 			setup, teardown),
 		cmocka_unit_test_setup_teardown(
 			a_master_that_failed_once_is_asked_before_a_miss, setup,
+			teardown),
+		cmocka_unit_test_setup_teardown(
+			one_of_two_copies_is_there_all_the_time, setup,
 			teardown),
 		cmocka_unit_test_setup_teardown(
 			a_master_that_works_on_it_is_waited_for, setup,
