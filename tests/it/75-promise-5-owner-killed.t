@@ -77,5 +77,10 @@ is "$(sum back 3)" 100 'the owner is back: 100 keys are put'
 ok 'there' test "$(stat a keys)" -ge 90
 driven load-c 'the load at c'
 driven load-far 'the load from far away'
+# case-022: who is down is told once, and not for each call.
+for log in m.log b.log c.log load-c.err load-far.err; do
+	ok "$log is short" test "$(wc -l <"$T/$log")" -le 100
+done
+like "$(cat "$T/m.log")" 'warn .*127\.0\.0\.2' 'the master says who it was'
 end_all
 done_testing
