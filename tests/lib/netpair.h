@@ -54,7 +54,8 @@ int netpair_count_fds(void);
  * for any more ends on its own. */
 int netpair_fds_before(void **state);
 int netpair_fds_after(void **state);
-#define NETPAIR_TIGHT(t) \
-	cmocka_unit_test_setup_teardown(t, netpair_fds_before, netpair_fds_after)
+#define NETPAIR_TIGHT(t)                                       \
+	cmocka_unit_test_setup_teardown(t, netpair_fds_before, \
+					netpair_fds_after)
 
 #endif

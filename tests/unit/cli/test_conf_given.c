@@ -354,5 +354,6 @@ main(void)
 		cmocka_unit_test(test_load_by_environment),
 	};
 
-	return cmocka_run_group_tests_name("cli/conf, given", tests, NULL, NULL);
+	return cmocka_run_group_tests_name("cli/conf, given", tests, NULL,
+					   NULL);
 }
