@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/fault.h"
+#include "mem/arena.h"
 #include "mem/slab.h"
 #include "store/evict.h"
 #include "store/ledger.h"
@@ -20,6 +21,7 @@ enum {
 struct kv_index {
 	struct kv_index_opts opts;
 	struct kv_htab objects;
+	struct kv_arena arena; /* of objects */
 	struct kv_evict order;
 	struct kv_list gone; /* dropped, still pinned or held */
 	struct kv_tenants tenants;
@@ -42,6 +44,7 @@ kv_index_new(const struct kv_index_opts *opts)
 		return NULL;
 	ix->opts = *opts;
 	kv_htab_init(&ix->objects);
+	kv_arena_init(&ix->arena);
 	kv_evict_init(&ix->order, opts->grace_ns);
 	kv_list_init(&ix->gone);
 	if (kv_tenants_init(&ix->tenants) < 0) {
@@ -52,11 +55,11 @@ kv_index_new(const struct kv_index_opts *opts)
 }
 
 static void
-object_free(struct kv_object *o)
+object_free(struct kv_index *ix, struct kv_object *o)
 {
 	if (o->n_ext > 1)
 		free(o->ext.many);
-	free(o);
+	kv_arena_release(&ix->arena, o, sizeof(*o) + o->key_len);
 }
 
 static void
@@ -65,7 +68,7 @@ free_node(void *arg, struct kv_htab_node *n)
 	struct kv_index *ix = arg;
 
 	kv_htab_del(&ix->objects, n);
-	object_free(object_of(n));
+	object_free(ix, object_of(n));
 }
 
 void
@@ -80,9 +83,10 @@ kv_index_free(struct kv_index *ix)
 		cursor = kv_htab_scan(&ix->objects, cursor, 64, free_node, ix);
 	while (cursor);
 	KV_LIST_FOREACH_SAFE(o, tmp, &ix->gone, order)
-		object_free(o);
+		object_free(ix, o);
 	kv_tenants_fini(&ix->tenants);
 	kv_htab_fini(&ix->objects);
+	kv_arena_fini(&ix->arena);
 	free(ix);
 }
 
@@ -195,19 +199,19 @@ kv_index_guess(const struct kv_index *ix, struct kv_hash h)
 }
 
 static struct kv_object *
-object_new(const struct kv_index_new_object *n)
+object_new(struct kv_index *ix, const struct kv_index_new_object *n)
 {
-	struct kv_object *o;
+	struct kv_object *o = NULL;
 
-	if (KV_FAULT_POINT())
-		return NULL;
-	o = calloc(1, sizeof(*o) + n->key_len);
+	if (!KV_FAULT_POINT())
+		o = kv_arena_alloc(&ix->arena, sizeof(*o) + n->key_len);
 	if (!o)
 		return NULL;
+	*o = (struct kv_object){ .key_len = (uint16_t)n->key_len };
 	if (n->n_ext > 1) {
 		o->ext.many = malloc(n->n_ext * sizeof(n->ext[0]));
 		if (!o->ext.many) {
-			free(o);
+			object_free(ix, o);
 			return NULL;
 		}
 		memcpy(o->ext.many, n->ext, n->n_ext * sizeof(n->ext[0]));
@@ -237,11 +241,11 @@ insert(struct kv_index *ix, const struct kv_index_new_object *n, uint64_t now)
 	assert(n->key_len <= KV_KEY_BYTES_MAX);
 	assert(n->n_ext <= KV_EXTENTS_MAX);
 	assert(space_fits(n));
-	o = object_new(n);
+	o = object_new(ix, n);
 	if (!o)
 		return NULL;
 	if (kv_htab_add(&ix->objects, &o->node, n->hash.lo) < 0) {
-		object_free(o);
+		object_free(ix, o);
 		return NULL;
 	}
 	kv_list_init(&o->order);
@@ -251,7 +255,6 @@ insert(struct kv_index *ix, const struct kv_index_new_object *n, uint64_t now)
 	o->slot = n->slot;
 	o->size = n->size;
 	o->used_ns = now;
-	o->key_len = (uint16_t)n->key_len;
 	o->tenant = (uint16_t)n->tenant;
 	o->epoch = kv_tenants_epoch(&ix->tenants, n->tenant);
 	o->putter = n->putter;
@@ -360,7 +363,7 @@ let_go(struct kv_index *ix, struct kv_object *o)
 	if (o->busy)
 		return;
 	kv_list_del(&o->order);
-	free(o);
+	object_free(ix, o);
 }
 
 void
