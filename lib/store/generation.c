@@ -25,14 +25,6 @@ kv_generation_merge(struct kv_generation a, struct kv_generation b)
 	return a;
 }
 
-bool
-kv_generation_is_merged(struct kv_generation a, struct kv_generation b)
-{
-	const uint64_t step = KV_GENERATION_STEP;
-
-	return a.number > b.number && a.number / step == b.number / step;
-}
-
 struct kv_generation
 kv_generation_next(struct kv_generation known, uint64_t random)
 {

@@ -35,9 +35,6 @@ kv_generation_is_equal(struct kv_generation a, struct kv_generation b)
 struct kv_generation kv_generation_merge(struct kv_generation a,
 					 struct kv_generation b);
 
-/* May a be the merger of b and of others that were begun at once? */
-bool kv_generation_is_merged(struct kv_generation a, struct kv_generation b);
-
 /*
  * One that begins after `known`: above it, and above whatever comes of merging
  * some of that number, which were begun at once. For whoever was told of one of

@@ -334,21 +334,6 @@ remove_matching(const struct removal *rm, const void *pattern, size_t len)
 	kv_nodejob_start(&sw->job, rm->peer, rm->id);
 }
 
-/* One that the node missed counts, unless it did all of it elsewhere, or heard
- * of it and of another one that was begun at once: whoever asked for it had
- * heard of none that came after. */
-static bool
-is_late(const struct removal *rm)
-{
-	struct kv_generation g = rm->generation;
-
-	if (g.number == 0 || rm->known.number < g.number)
-		return false;
-	return !rm->is_missed || kv_generation_is_equal(rm->known, g) ||
-	       kv_generation_is_merged(rm->known, g) ||
-	       kv_nodegen_was_emptied(rm->peer->node, g);
-}
-
 /*
  * The generation that it begins is not above what holds here: so it is over,
  * and a master has come to it late; or another one came first. What is here
@@ -416,7 +401,8 @@ kv_nodeadmin_remove(struct kv_nodepeer *peer, const struct kv_msg *msg)
 	case KV_REMOVE_ALL:
 		if (!kv_cut_done(&cut))
 			return false;
-		if (is_late(&rm))
+		if (rm.generation.number > 0 &&
+		    rm.known.number >= rm.generation.number)
 			remove_late(&rm);
 		else
 			remove_matching(&rm, NULL, 0);

@@ -359,8 +359,6 @@ void kv_nodegen_purge(struct kv_node *node);
 /* All of its tenant was removed for the sake of this one, which will be told.
  */
 void kv_nodegen_emptied(struct kv_node *node, struct kv_generation g);
-/* Was it, as far as is remembered? */
-bool kv_nodegen_was_emptied(const struct kv_node *node, struct kv_generation g);
 
 /* A session began or ended, or what it had to say came: what waited for that
  * goes on. */

@@ -100,8 +100,8 @@ tell(struct kv_node *node, const char *name, size_t len, struct kv_generation g)
 
 /* What came since the node was asked to remove all, for the sake of this
  * generation, or of two that it stands for, is not older. */
-bool
-kv_nodegen_was_emptied(const struct kv_node *node, struct kv_generation g)
+static bool
+was_emptied_for(const struct kv_node *node, struct kv_generation g)
 {
 	const struct kv_generation *e = node->gen.emptied;
 	unsigned i, j;
@@ -137,8 +137,8 @@ kv_nodegen_learn(struct kv_node *node, const char *name, size_t len,
 	/* First: what is killed in between must not adopt what is older. */
 	kv_nodekept_generation(node, name, len, g);
 	tenant = kv_tenants_find(kv_index_tenants(node->index), name, len);
-	if (tenant >= 0 && !kv_nodegen_was_emptied(node, heard) &&
-	    !kv_nodegen_was_emptied(node, g)) {
+	if (tenant >= 0 && !was_emptied_for(node, heard) &&
+	    !was_emptied_for(node, g)) {
 		kv_nodegen_outdate(node, (unsigned)tenant);
 		kv_nodegen_purge(node);
 	}

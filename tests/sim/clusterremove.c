@@ -70,8 +70,10 @@ remove_over(struct sim_call *call)
 	/* A killed one gives nothing out before it knows. */
 	if (cl->is_crashed && !call->is_unheard)
 		cluster_model_removed(cl, call->started);
-	/* What is away gives it up before it is shown again. */
-	cl->removal = call->started;
+	/* What is away gives it up before it is shown again. (A master that
+	 * was not heard may have a removal of which this one does not know.) */
+	if (call->away == 0 || !call->is_unheard)
+		cl->removal = call->started;
 	remove_end(call);
 }
 

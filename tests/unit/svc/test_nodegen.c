@@ -187,44 +187,6 @@ two_removals_at_once(void **state)
 	assert_int_equal(nodereq_get("a"), KV_OK);
 }
 
-/* The master that kept it knows of none that came after, nor did who asked. */
-static void
-one_that_was_missed_counts(void **state)
-{
-	const uint8_t missed = KV_REMOVE_FORCE | KV_REMOVE_MISSED;
-	const uint64_t step = KV_GENERATION_STEP;
-
-	(void)state;
-	nodereq_news(0, "default", 2 * step, 1);
-	nodereq_put("a");
-	assert_int_equal(remove_all(1, missed, step), 1);
-	assert_int_equal(nodereq_get("a"), KV_EMISS);
-	nodereq_put("a");
-	assert_int_equal(remove_all(1, missed, step), 0);
-	assert_int_equal(nodereq_get("a"), KV_OK);
-}
-
-/* But not again if it was one of two that were begun at once, and both are
- * known here. */
-static void
-one_of_two_that_was_missed(void **state)
-{
-	const uint8_t missed = KV_REMOVE_FORCE | KV_REMOVE_MISSED;
-	const struct kv_generation none = { 0 };
-	struct kv_generation a = kv_generation_next(none, 1);
-	struct kv_generation b = kv_generation_next(none, 2);
-	struct kv_generation both = kv_generation_merge(a, b);
-
-	(void)state;
-	remove_all_as(0, KV_REMOVE_FORCE, a.number, a.random);
-	nodereq_news(0, "default", both.number, both.random);
-	nodereq_put("new");
-	remove_all_as(1, missed, b.number, b.random);
-	assert_int_equal(nodereq_get("new"), KV_OK);
-	remove_all_as(1, missed, kv_generation_next(a, 3).number, 3);
-	assert_int_equal(nodereq_get("new"), KV_EMISS);
-}
-
 /* A put that says this generation: its status, or why it was refused. */
 static int
 put_of(uint64_t g, uint64_t random, struct kv_generation_le *holds)
@@ -415,8 +377,6 @@ main(void)
 		TEST(a_removal_that_comes_late),
 		TEST(two_removals_at_once_that_come_late),
 		TEST(two_removals_at_once),
-		TEST(one_that_was_missed_counts),
-		TEST(one_of_two_that_was_missed),
 		TEST(an_old_put_is_refused),
 		TEST(hard_pins_are_kept),
 		TEST(puts_under_way),
