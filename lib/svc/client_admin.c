@@ -49,6 +49,9 @@ struct remove_question {
 	uint64_t undecided;
 	uint32_t away;
 	bool is_record; /* another master has done it, this one remembers */
+	bool has_gaps;  /* who answered last may not know all nodes */
+	bool is_partly; /* but it may not reach all nodes: this one does it too
+			 */
 	bool is_begun;  /* the generation holds */
 	bool is_late;   /* another one came before; its generation is known */
 	struct kv_generation generation; /* KV_REMOVE_ALL: that it begins */
@@ -124,11 +127,20 @@ remove_take(struct kv_client_question *q, const struct kv_msg *msg)
 	r->generation = g;
 	kv_hub_heard(q->ask.ch->hub, g);
 	for (i = 0; r->status && i < r->n; i++)
-		r->status[i] = -statuses[i];
+		if (!r->is_partly || r->status[i] == -KV_EMISS ||
+		    statuses[i] == KV_OK)
+			r->status[i] = -statuses[i];
 	r->removed += kv_get64(b->removed);
-	r->kept += kv_get32(b->kept);
-	r->undecided += kv_get64(b->undecided);
+	if (r->is_partly) {
+		r->kept = kv_max_u64(r->kept, kv_get32(b->kept));
+		r->undecided = kv_max_u64(r->undecided, kv_get64(b->undecided));
+	} else {
+		r->kept += kv_get32(b->kept);
+		r->undecided += kv_get64(b->undecided);
+	}
 	r->away = kv_get32(b->away) + q->is_partial;
+	r->has_gaps = b->flags != 0;
+	r->is_partly = r->has_gaps || r->away > 0;
 	return 0;
 }
 
@@ -165,13 +177,23 @@ remove_insist(struct kv_client *c, struct remove_question *r)
 	}
 }
 
+/* Who did it too, and reached more nodes, has done it there. */
+static uint32_t
+away_of(const struct remove_question *r, const struct remove_question *other)
+{
+	if (other->is_record || other->has_gaps)
+		return (uint32_t)kv_max_u64(r->away, other->away);
+	return (uint32_t)kv_min_u64(r->away, other->away);
+}
+
 /*
  * The other masters are told: nodes that are away from there may be others. One
  * that cannot be reached has no node that could come back to it before the
  * nodes that were asked have told it of the generation.
  *
- * Where that holds they do it once more: the first one may have been started a
- * moment ago, and know of few nodes yet. One that began a higher one had to:
+ * Where that holds they do it once more, as they do where one before them may
+ * not reach all nodes: that one may have been started a moment ago. One that
+ * began a higher one had to:
  * then those before it come to that again, or what is put at their nodes from
  * now on would go as soon as these hear of it.
  */
@@ -187,7 +209,7 @@ remove_record(struct kv_client *c, struct remove_question *r)
 		if (told & 1u << i)
 			continue;
 		before = record.generation;
-		record.is_record = !record.is_begun;
+		record.is_record = !record.is_begun && !record.is_partly;
 		record.q.ask.or_local = false;
 		record.q.ask.is_extra = true;
 		record.q.ask.skip = ~(1u << i);
@@ -196,8 +218,9 @@ remove_record(struct kv_client *c, struct remove_question *r)
 			return rc;
 		r->removed = record.removed;
 		r->kept = record.kept;
-		if (rc == 0 && record.away > r->away)
-			r->away = record.away;
+		r->undecided = record.undecided;
+		if (rc == 0)
+			r->away = away_of(r, &record);
 		told |= 1u << i;
 		if (!record.is_begun ||
 		    kv_generation_is_equal(record.generation, before))

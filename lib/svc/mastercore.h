@@ -388,6 +388,9 @@ void kv_verdict_fini(struct kv_master *m);
 /* Why a miss is no proof: KV_LOOKUP_* bits, 0 if it is one. To be asked before
  * the directory is. */
 uint8_t kv_peermasters_flags(struct kv_master *m);
+/* Was it heard of lately, without doubt? Else it may have what it could not
+ * publish: as when the master was stopped. */
+bool kv_peermasters_is_fresh(const struct kv_member *mb);
 /* A node began, ended, or was hidden. */
 void kv_peermasters_changed(struct kv_master *m);
 /* The node joined. */

@@ -70,8 +70,8 @@ set_has(const struct kv_bytes *set, uint64_t id)
 
 /* ---- what follows ---- */
 
-static bool
-is_fresh(const struct kv_member *mb)
+bool
+kv_peermasters_is_fresh(const struct kv_member *mb)
 {
 	return !mb->is_hidden && !mb->is_deaf &&
 	       kv_loop_now(mb->m->loop) < mb->fresh_until;
@@ -114,7 +114,7 @@ mine_find(struct kv_master *m)
 		if (mb->heir)
 			continue;
 		masters = (unsigned)kv_max_u64(masters, mb->masters);
-		if (!is_fresh(mb)) {
+		if (!kv_peermasters_is_fresh(mb)) {
 			k->silent++;
 			continue;
 		}

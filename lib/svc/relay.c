@@ -103,15 +103,15 @@ relay_end(struct kv_defer *d)
 
 bool
 kv_relay_send_all(struct kv_relay *r, const struct kv_msg *msg,
-		  bool only_hidden)
+		  bool only_doubted)
 {
 	struct kv_relayleg *leg;
 	struct kv_member *mb;
 	unsigned at;
 
 	for (at = 0; (mb = kv_member_next(r->m, &at));) {
-		if (mb->heir ||
-		    (only_hidden && !mb->is_hidden && !mb->is_parted))
+		if (mb->heir || (only_doubted && !mb->is_parted &&
+				 kv_peermasters_is_fresh(mb)))
 			continue;
 		leg = kv_relayleg_new(r, mb);
 		if (!leg)

@@ -105,10 +105,11 @@ void kv_relayleg_free(struct kv_relayleg *leg);
 
 /* ---- relay.c ---- */
 
-/* The question as it is to every node (or every hidden one). False: no
+/* The question as it is to every node (or to those that may have what the
+ * directory has not). False: no
  * memory. */
 bool kv_relay_send_all(struct kv_relay *r, const struct kv_msg *msg,
-		       bool only_hidden);
+		       bool only_doubted);
 /* May the asking side name this tenant? */
 bool kv_relay_may_ask(const struct kv_relay *r, const char *tenant, size_t len);
 

@@ -420,6 +420,7 @@ remove_finish(struct kv_relay *r)
 {
 	struct kv_remove_r body = {
 		.status = r->is_late ? KV_EBUSY : KV_OK,
+		.flags = kv_peermasters_flags(r->m),
 		.count = kv_le32(r->count),
 		.away = kv_le32((uint32_t)(r->away.len / sizeof(struct kv_id))),
 	};

@@ -307,7 +307,9 @@ struct kv_remove {
 
 struct kv_remove_r {
 	uint8_t status; /* ALL: KV_EBUSY: that generation is not above */
-	uint8_t zero[3];
+	uint8_t flags;  /* of a master: gaps, as in kv_lookup_r; if there are
+			 * some other masters may have nodes that it has not */
+	uint8_t zero[2];
 	struct kv_le32 count; /* statuses: KEYS only */
 	struct kv_le64 removed;
 	struct kv_le32 away;      /* nodes that were not reached */

@@ -29,5 +29,15 @@ wait_nodes 2
 ok 'a node has both masters' try_for 20 two_sessions
 ok 'what was put after that is there' kvget $A --exist new
 ok 'for others as well' kvget $B --exist new
+
+# The master that is asked first was started a moment ago: it knows little.
+ok 'put where only the first master is known' kvput $A key "$T/in"
+restart="kill -9 $(pid_of second); sleep 0.2
+	$(cat "$T/second.cmd") >'$T/second.log' 2>&1 &
+	echo \$! >'$T/second.pid'; sleep 0.5"
+like "$("$KV_BIN/tests/it/removelate" --socket= --key=key --do="$restart" \
+	--master="${MASTERS#*,},${MASTERS%,*}")" '^1 ' 'a key is removed'
+exits 1 'it is gone' kvget $A --exist key
+end second
 end_all
 done_testing

@@ -442,7 +442,12 @@ rig_gone(struct rignode *n, unsigned key, uint64_t random)
 void
 rig_beat(struct rignode *n)
 {
-	rig_send(&n->p, KV_MSG_HEARTBEAT, &n->room, NULL, 0);
+	struct kv_heartbeat room = n->room;
+
+	/* If the test says nothing else it has just heard this. */
+	if (kv_get64(room.echo) == 0)
+		room.echo = kv_le64(rig.clock.ns);
+	rig_send(&n->p, KV_MSG_HEARTBEAT, &room, NULL, 0);
 }
 
 unsigned

@@ -81,7 +81,7 @@ cluster_master_kill(struct cluster *cl, unsigned i)
 	simnet_process_exit(cl->net, m->pid);
 	kv_master_free(m->m);
 	m->m = NULL;
-	cl->removal = 0;
+	cluster_removals_forget(cl);
 }
 
 void

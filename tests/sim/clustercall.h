@@ -2,7 +2,7 @@
 #define KV_SIM_CLUSTERCALL_H
 
 /* A call of a requester, and the model of what may come of it: clustercall.c
- * makes calls, clusterremove.c those that remove all, clustermodel.c judges. */
+ * makes calls, clusterremove.c those that remove, clustermodel.c judges. */
 
 #include "clustercore.h"
 #include "svc/ask.h"
@@ -16,7 +16,7 @@ enum call_kind {
 	CALL_PUT,
 	CALL_GET,
 	CALL_EXIST,
-	CALL_REMOVE, /* all */
+	CALL_REMOVE,
 };
 
 struct sim_call {
@@ -42,13 +42,15 @@ struct sim_call {
 	struct kv_survey survey;
 	struct kv_ask ask;
 	/* CALL_REMOVE: */
-	struct kv_generation generation;
+	bool is_all;                     /* else its keys */
+	struct kv_generation generation; /* all: that it begins */
 	uint32_t away;
 	int first; /* the master that removed */
 	unsigned tries;
 	uint64_t asked, until;
 	int told;         /* of the others: those before this one */
 	bool is_answered; /* that one */
+	bool is_partly;   /* it may not know all nodes */
 	bool is_begun;    /* the generation holds */
 	bool is_raised;   /* another one than the masters before have */
 	unsigned raises;
@@ -84,9 +86,11 @@ void cluster_judge_exist(struct sim_call *call, unsigned i, int status);
 /* Nothing need be found, and no verdict counts, of what overlaps with a
  * removal. */
 void cluster_model_forget(struct cluster *cl);
-/* What was stored before a removal began is not to be seen again, whatever
- * happens from now on. */
-void cluster_model_removed(struct cluster *cl, uint64_t began);
+/* What the call removes, and was stored before it began, is not to be seen
+ * again, whatever happens from now on; or only when masters have told all nodes
+ * (cluster_removals_done()). */
+void cluster_model_removed(const struct sim_call *call);
+void cluster_model_removes(const struct sim_call *call);
 
 /* What comes of it is bound by the promises. */
 bool cluster_is_promised(const struct sim_call *call);

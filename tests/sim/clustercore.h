@@ -85,8 +85,6 @@ struct cluster {
 	bool is_stale;        /* a master has not heard of a removal: what it
 			       * says of existence does not count */
 	uint64_t thawed;      /* when a master went on last */
-	uint64_t removal;     /* the last one of which masters know: when it
-			       * began; 0: none */
 	unsigned n_removing;  /* removals under way */
 	bool is_afflicted;    /* something is broken */
 	unsigned epoch;       /* what was before the last loss counts no more */
@@ -111,6 +109,11 @@ void cluster_unsummed(struct cluster *cl);
 /* Until it is mended masters may not hear of each other's nodes: there may be
  * two values of a key. One is found still. */
 void cluster_split(struct cluster *cl);
+
+/* Masters know of removals, nodes do not yet: that is over now; or the masters
+ * have forgotten them. */
+void cluster_removals_done(struct cluster *cl);
+void cluster_removals_forget(struct cluster *cl);
 
 /* The program of a requester is gone, with the call under way. */
 void cluster_call_abort(struct sim_requester *r);

@@ -263,9 +263,7 @@ cluster_recover(struct cluster *cl)
 		cluster_run(cl, 6 * KV_NS_PER_S);
 		cl->requesters[i].is_parted = false;
 	}
-	if (cl->removal)
-		cluster_model_removed(cl, cl->removal);
-	cl->removal = 0;
+	cluster_removals_done(cl);
 	if (cl->is_undone)
 		cluster_model_forget(cl);
 	cl->is_split = cl->is_undone = cl->is_afflicted = false;
@@ -279,9 +277,7 @@ cluster_settle(struct cluster *cl)
 	/* Dead sessions end, backed-off dials come, sickness is forgotten. */
 	cluster_run(cl, 25 * KV_NS_PER_S);
 	cluster_drain(cl);
-	if (cl->removal)
-		cluster_model_removed(cl, cl->removal);
-	cl->removal = 0;
+	cluster_removals_done(cl);
 	cl->is_quiet = true;
 	cl->is_undone = cl->is_afflicted = cl->is_stale = false;
 	cl->patience_ns = 1350 * KV_NS_PER_MS;

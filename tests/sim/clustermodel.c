@@ -17,17 +17,21 @@ struct attempt {
 	uint64_t tag;
 	uint64_t size;
 	uint64_t stored;  /* when that was said; 0: never */
-	uint64_t removed; /* with all others; 0: never */
+	uint64_t removed; /* 0: never */
+	bool is_orphan;   /* its requester was killed: it may be put later */
 	bool is_refused;  /* exists, no space, invalid: it never was */
 };
 
 struct sim_key {
 	struct attempt attempts[ATTEMPTS_MAX];
-	unsigned n;     /* in all; the last ATTEMPTS_MAX are kept */
-	uint64_t must;  /* tag that every get has to find; 0: none */
-	bool is_seen;   /* there is a value, whichever */
-	uint64_t since; /* when that was known first */
-	unsigned puts;  /* under way */
+	unsigned n;       /* in all; the last ATTEMPTS_MAX are kept */
+	uint64_t must;    /* tag that every get has to find; 0: none */
+	bool is_seen;     /* there is a value, whichever */
+	uint64_t since;   /* when that was known first */
+	unsigned puts;    /* under way */
+	uint64_t removal; /* the last one of which masters know: when it began;
+			   * 0: none */
+	bool is_all;      /* that one removed all */
 };
 
 void
@@ -196,6 +200,8 @@ cluster_judge_put(struct sim_call *call, unsigned i)
 				       call->name[i]);
 		if (a)
 			a->stored = cl->clock.ns;
+		if (a)
+			a->is_orphan = !call->r->is_alive;
 		value_is_seen(call, i, call->tag[i]);
 		break;
 	case KV_EEXISTS:
@@ -348,7 +354,7 @@ cluster_judge_exist(struct sim_call *call, unsigned i, int status)
 			       call->name[i], kv_status_text(status));
 }
 
-/* ---- removing all ---- */
+/* ---- removals ---- */
 
 void
 cluster_model_forget(struct cluster *cl)
@@ -360,17 +366,61 @@ cluster_model_forget(struct cluster *cl)
 		key_forget(&cl->model[k]);
 }
 
-void
-cluster_model_removed(struct cluster *cl, uint64_t began)
+/* Of a killed requester only what goes with all others is told from what is
+ * put later. */
+static void
+key_removed(struct sim_key *m, uint64_t began, bool is_all, uint64_t now)
 {
 	struct attempt *a;
-	unsigned k, i;
+
+	for (a = m->attempts; a < m->attempts + ATTEMPTS_MAX; a++)
+		if (a->stored && a->stored < began && !a->removed &&
+		    (is_all || !a->is_orphan))
+			a->removed = now;
+}
+
+void
+cluster_model_removed(const struct sim_call *call)
+{
+	struct cluster *cl = call->r->cl;
+	unsigned i, n = call->is_all ? cl->o.keys : call->n;
 
 	cl->removals++;
-	for (k = 0; k < cl->o.keys; k++)
-		for (i = 0; i < ATTEMPTS_MAX; i++) {
-			a = &cl->model[k].attempts[i];
-			if (a->stored && a->stored < began && !a->removed)
-				a->removed = cl->clock.ns;
-		}
+	for (i = 0; i < n; i++)
+		key_removed(&cl->model[call->is_all ? i : call->key[i]],
+			    call->started, call->is_all, cl->clock.ns);
+}
+
+void
+cluster_model_removes(const struct sim_call *call)
+{
+	struct cluster *cl = call->r->cl;
+	unsigned i, n = call->is_all ? cl->o.keys : call->n;
+	struct sim_key *m;
+
+	for (i = 0; i < n; i++) {
+		m = &cl->model[call->is_all ? i : call->key[i]];
+		m->removal = call->started;
+		m->is_all = call->is_all;
+	}
+}
+
+void
+cluster_removals_done(struct cluster *cl)
+{
+	struct sim_key *m;
+
+	for (m = cl->model; m < cl->model + cl->o.keys; m++)
+		if (m->removal)
+			key_removed(m, m->removal, m->is_all, cl->clock.ns);
+	cluster_removals_forget(cl);
+}
+
+void
+cluster_removals_forget(struct cluster *cl)
+{
+	struct sim_key *m;
+
+	for (m = cl->model; m < cl->model + cl->o.keys; m++)
+		m->removal = 0;
 }

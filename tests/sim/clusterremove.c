@@ -1,5 +1,5 @@
-/* Removing all, as svc/client_admin.c does it: the first master that answers
- * removes; the others do it too, or are told, one after another. */
+/* Removing all, or keys, as svc/client_admin.c does it: the first master that
+ * answers removes; the others do it too, or are told, one after another. */
 
 #include <errno.h>
 #include <string.h>
@@ -12,24 +12,55 @@
 #define RELAY_NS   (6 * KV_NS_PER_S)
 #define LATE_TRIES 4 /* of one master; others remove at the same time */
 
+static size_t
+keys_bytes(const struct sim_call *call)
+{
+	size_t bytes = 0;
+	unsigned i;
+
+	for (i = 0; !call->is_all && i < call->n; i++)
+		bytes += sizeof(struct kv_le16) + strlen(call->name[i]);
+	return bytes;
+}
+
+static void
+keys_write(const struct sim_call *call, char *p)
+{
+	struct kv_le16 len;
+	unsigned i;
+
+	for (i = 0; i < call->n; i++) {
+		len = kv_le16((uint16_t)strlen(call->name[i]));
+		memcpy(p, &len, sizeof(len));
+		p += sizeof(len);
+	}
+	for (i = 0; i < call->n; i++) {
+		memcpy(p, call->name[i], strlen(call->name[i]));
+		p += strlen(call->name[i]);
+	}
+}
+
 static int
 remove_build(struct kv_ask *ask, struct kv_conn *c, void *body)
 {
 	struct sim_call *call = KV_CONTAINER_OF(ask, struct sim_call, ask);
 	const char *tenant = ask->ch->hub->tenant;
 	struct kv_remove *b = body;
-	void *tail;
+	char *tail;
 
-	b->op = KV_REMOVE_ALL;
+	b->op = call->is_all ? KV_REMOVE_ALL : KV_REMOVE_KEYS;
 	b->flags = KV_REMOVE_FORCE;
-	if (call->is_answered && !call->is_begun)
+	if (call->is_answered && !call->is_begun && !call->is_partly)
 		b->flags |= KV_REMOVE_RECORD;
 	b->generation = kv_gentable_build(call->generation);
 	b->tenant_len = (uint8_t)strlen(tenant);
-	tail = kv_conn_tail(c, strlen(tenant));
+	b->count = kv_le32(call->is_all ? 0 : call->n);
+	tail = kv_conn_tail(c, strlen(tenant) + keys_bytes(call));
 	if (!tail)
 		return -ENOMEM;
 	memcpy(tail, tenant, strlen(tenant));
+	if (!call->is_all)
+		keys_write(call, tail + strlen(tenant));
 	return 0;
 }
 
@@ -52,28 +83,46 @@ remove_end(struct sim_call *call)
 	cluster_call_ended(call);
 }
 
+/* A master that was killed has forgotten who is away. */
+static bool
+has_all_nodes(const struct cluster *cl)
+{
+	unsigned i;
+
+	for (i = 0; i < cl->o.nodes; i++)
+		if (!cl->nodes[i].node ||
+		    kv_node_sessions(cl->nodes[i].node) < cl->o.masters)
+			return false;
+	return true;
+}
+
 static void
 remove_over(struct sim_call *call)
 {
 	struct cluster *cl = call->r->cl;
 
-	kv_debug("%.6f requester %u: all is removed, away %u",
-		 (double)cl->clock.ns / 1e9, call->r->i, call->away);
+	kv_debug("%.6f requester %u: %s, first %s, is removed, away %u%s",
+		 (double)cl->clock.ns / 1e9, call->r->i,
+		 call->is_all ? "all" : "some", call->name[0], call->away,
+		 call->is_unheard ? ", unheard" : "");
 	if (call->away > 0)
 		remove_may_fail(call, "some nodes were away");
-	/* What is put at a node before it joins there may go with the rest. */
-	cl->is_undone |= call->away > 0 && call->is_unheard;
+	/* What is put at a node before it joins there may go with the rest;
+	 * keys go again, wherever some master did not reach a node. */
+	cl->is_undone |= call->is_all ? call->away > 0 && call->is_unheard
+				      : call->away > 0 || cl->is_afflicted;
 	cl->is_stale |= call->is_unheard;
 	if (call->away == 0 && cluster_is_promised(call) && !call->is_split &&
 	    !cl->is_split)
-		cluster_model_removed(cl, call->started);
+		cluster_model_removed(call);
 	/* A killed one gives nothing out before it knows. */
 	if (cl->is_crashed && !call->is_unheard)
-		cluster_model_removed(cl, call->started);
+		cluster_model_removed(call);
 	/* What is away gives it up before it is shown again. (A master that
 	 * was not heard may have a removal of which this one does not know.) */
-	if (call->away == 0 || !call->is_unheard)
-		cl->removal = call->started;
+	if (call->is_all ? call->away == 0 || !call->is_unheard
+			 : !call->is_unheard && has_all_nodes(cl))
+		cluster_model_removes(call);
 	remove_end(call);
 }
 
@@ -91,6 +140,8 @@ choose(struct sim_call *call)
 {
 	struct kv_hub *hub = &call->r->hub;
 
+	if (!call->is_all)
+		return;
 	call->generation =
 		kv_generation_next(kv_hub_generation(hub), kv_hub_seed(hub));
 }
@@ -112,6 +163,19 @@ take_generation(struct sim_call *call, const struct kv_remove_r *b)
 
 	call->is_begun = kv_generation_is_equal(g, call->generation);
 	call->generation = g;
+}
+
+/* Who did it too, and reached more nodes, has done it there. */
+static void
+away_take(struct sim_call *call, const struct kv_remove_r *b)
+{
+	bool is_record = !call->is_begun && !call->is_partly;
+	uint32_t away = kv_get32(b->away);
+
+	if (is_record || b->flags != 0 ? away > call->away : away < call->away)
+		call->away = away;
+	if (!is_record)
+		call->is_partly = b->flags != 0 || away > 0;
 }
 
 static void remove_ask(struct sim_call *call);
@@ -173,8 +237,8 @@ recorded(struct kv_ask *ask, int status, const struct kv_msg *msg)
 	}
 	call->tries = 0;
 	call->is_unheard |= !b || b->status != KV_OK;
-	if (b && kv_get32(b->away) > call->away)
-		call->away = kv_get32(b->away);
+	if (b)
+		away_take(call, b);
 	if (b && call->is_begun)
 		take_generation(call, b);
 	if (call->is_raised && !raise_all(call)) {
@@ -204,9 +268,11 @@ removed(struct kv_ask *ask, int status, const struct kv_msg *msg)
 		remove_failed(call, b ? -b->status : status);
 		return;
 	}
-	take_generation(call, b);
+	if (call->is_all)
+		take_generation(call, b);
 	call->is_answered = true;
 	call->away = kv_get32(b->away);
+	call->is_partly = b->flags != 0 || call->away > 0;
 	call->first = ask->master;
 	record_next(call);
 }
@@ -215,7 +281,7 @@ static void
 remove_ask(struct sim_call *call)
 {
 	choose(call);
-	call->is_answered = false;
+	call->is_answered = call->is_partly = false;
 	call->told = 0;
 	call->asked = call->r->cl->clock.ns;
 	call->ask = (struct kv_ask){
@@ -241,6 +307,7 @@ cluster_remove_abort(struct sim_requester *r)
 void
 cluster_remove_start(struct sim_call *call)
 {
+	call->is_all = kv_rng_below(&call->r->cl->rng, 3) > 0;
 	call->r->cl->n_removing++;
 	cluster_model_forget(call->r->cl);
 	call->epoch = call->r->cl->epoch;

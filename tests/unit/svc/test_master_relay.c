@@ -235,6 +235,53 @@ suspects_are_asked_for_every_key(void **state)
 	removed_is(id, "01", 1, 0);
 }
 
+/* What it has put since it could not publish; as when the master was stopped.
+ */
+static void
+who_was_not_heard_of_lately_is_asked_too(void **state)
+{
+	uint64_t id;
+
+	(void)state;
+	rig_letter_put(&a, 'x', 1);
+	b.beats = false;
+	rig_ms(1100);
+	id = remove_send("", "x", 0);
+	remove_serve(&a, "x", "0");
+	remove_serve(&b, "x", "0");
+	removed_is(id, "0", 1, 0);
+	assert_int_equal(wirepeer_count(&c.p.w, KV_MSG_REMOVE), 0);
+}
+
+static uint8_t
+removal_flags(void)
+{
+	struct wireframe *f = rig_wait(&req, KV_MSG_REMOVE_R);
+	uint8_t flags = ((struct kv_remove_r *)(void *)f->body)->flags;
+
+	wireframe_free(f);
+	return flags;
+}
+
+/* Others may know more, then. */
+static void
+it_says_that_it_may_not_know_all(void **state)
+{
+	static struct rignode d;
+
+	(void)state;
+	remove_send("", "x", 0);
+	assert_int_equal(removal_flags(), 0);
+	rig_node(&d, "10.0.0.5", 52, 4);
+	rig_join(&d, NULL);
+	remove_send("", "x", 0);
+	remove_serve(&a, "x", "1");
+	remove_serve(&b, "x", "1");
+	remove_serve(&c, "x", "1");
+	remove_serve(&d, "x", "1");
+	assert_int_equal(removal_flags(), KV_LOOKUP_INCOMPLETE);
+}
+
 static void
 all_nodes_are_asked_while_one_syncs(void **state)
 {
@@ -526,6 +573,8 @@ main(void)
 		THREE(an_owner_without_session_is_away),
 		THREE(an_owner_lost_meanwhile_is_away),
 		THREE(suspects_are_asked_for_every_key),
+		THREE(who_was_not_heard_of_lately_is_asked_too),
+		THREE(it_says_that_it_may_not_know_all),
 		THREE(all_nodes_are_asked_while_one_syncs),
 		THREE(a_replaced_session_forgets_too),
 		THREE(no_key_and_no_owner),
