@@ -102,6 +102,12 @@ relay_end(struct kv_defer *d)
 }
 
 bool
+kv_relay_is_doubted(const struct kv_member *mb)
+{
+	return !mb->heir && (mb->is_parted || !kv_peermasters_is_fresh(mb));
+}
+
+bool
 kv_relay_send_all(struct kv_relay *r, const struct kv_msg *msg,
 		  bool only_doubted)
 {
@@ -110,8 +116,7 @@ kv_relay_send_all(struct kv_relay *r, const struct kv_msg *msg,
 	unsigned at;
 
 	for (at = 0; (mb = kv_member_next(r->m, &at));) {
-		if (mb->heir || (only_doubted && !mb->is_parted &&
-				 kv_peermasters_is_fresh(mb)))
+		if (mb->heir || (only_doubted && !kv_relay_is_doubted(mb)))
 			continue;
 		leg = kv_relayleg_new(r, mb);
 		if (!leg)

@@ -105,8 +105,10 @@ void kv_relayleg_free(struct kv_relayleg *leg);
 
 /* ---- relay.c ---- */
 
-/* The question as it is to every node (or to those that may have what the
- * directory has not). False: no
+/* May it have what the directory has not? Then it is asked for everything,
+ * also where the directory names it. */
+bool kv_relay_is_doubted(const struct kv_member *mb);
+/* The question as it is to every node (or every doubted one). False: no
  * memory. */
 bool kv_relay_send_all(struct kv_relay *r, const struct kv_msg *msg,
 		       bool only_doubted);

@@ -118,6 +118,8 @@ owners_ask(struct kv_relay *r, const struct kv_msg *msg, struct kv_hash h)
 		view.n = 0;
 	for (i = 0; i < view.n; i++) {
 		mb = m->members[view.slots[i]];
+		if (kv_relay_is_doubted(mb))
+			continue;
 		leg = kv_relayleg_new(r, mb);
 		if (!leg)
 			return KV_ENOMEM;

@@ -1,6 +1,6 @@
 /*
  * REMOVE. Keys are removed where the directory knows them, and where it may not
- * know them (all nodes, while it is incomplete; suspect ones always). What a
+ * know them (all nodes, while it is incomplete; doubted ones always). What a
  * node removed is a miss here before the answer leaves.
  */
 
@@ -50,6 +50,8 @@ plan_key(struct plan *pl, uint32_t i, bool to_all)
 	k->id = view.id;
 	for (j = 0; j < view.n && !to_all; j++) {
 		mb = m->members[view.slots[j]];
+		if (kv_relay_is_doubted(mb))
+			continue;
 		if (!pl->legs[mb->slot])
 			pl->legs[mb->slot] = kv_relayleg_new(pl->r, mb);
 		if (!pl->legs[mb->slot] ||
@@ -374,6 +376,20 @@ remove_take(struct kv_relayleg *leg, const struct kv_msg *msg)
 	return kv_get64(a->removed) > 0 ? settle(leg, mb) : KV_RELAYLEG_OVER;
 }
 
+static bool
+is_owner(const struct kv_member *mb, const struct kv_relay_key *k)
+{
+	struct kv_dir_view view;
+	unsigned i;
+
+	if (!k->is_known || !kv_dir_find(mb->m->dir, k->hash, &view))
+		return false;
+	for (i = 0; i < view.n; i++)
+		if (view.slots[i] == mb->slot)
+			return true;
+	return false;
+}
+
 /*
  * It may still remove the keys, whenever it comes to read the question: so what
  * it has of them counts no more against a later put.
@@ -382,7 +398,6 @@ static void
 remove_away(struct kv_relayleg *leg)
 {
 	struct kv_member *mb = kv_member_find(leg->r->m, leg->boot);
-	bool is_owner = leg->index.len > 0;
 	struct kv_relay_key *k;
 	size_t j;
 
@@ -391,7 +406,7 @@ remove_away(struct kv_relayleg *leg)
 		leg->r->error = KV_ENOMEM;
 	for (j = 0; j < leg_count(leg); j++) {
 		k = leg_key(leg, j);
-		if (is_owner)
+		if (leg->index.len > 0 || (mb && is_owner(mb, k)))
 			merge(k, KV_EUNREACHABLE);
 		if (mb && k->is_known)
 			kv_member_forget(mb, k->hash, k->id);

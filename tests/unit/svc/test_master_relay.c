@@ -244,6 +244,7 @@ who_was_not_heard_of_lately_is_asked_too(void **state)
 
 	(void)state;
 	rig_letter_put(&a, 'x', 1);
+	rig_letter_put(&b, 'y', 1);
 	b.beats = false;
 	rig_ms(1100);
 	id = remove_send("", "x", 0);
@@ -251,6 +252,9 @@ who_was_not_heard_of_lately_is_asked_too(void **state)
 	remove_serve(&b, "x", "0");
 	removed_is(id, "0", 1, 0);
 	assert_int_equal(wirepeer_count(&c.p.w, KV_MSG_REMOVE), 0);
+	/* Once, and counted once if it is silent, where it is the owner. */
+	id = remove_send("", "y", 0);
+	removed_is(id, "9", 0, 1);
 }
 
 static uint8_t
