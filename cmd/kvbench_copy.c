@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sysexits.h>
+#include <unistd.h>
 
 #include "base/num.h"
 #include "cmd/kvbench_run.h"
@@ -57,10 +58,16 @@ items_make(struct run *r)
 int
 kvbench_batch_open(struct run *r)
 {
-	r->floor = kv_floor_new(r->b->size, r->b->batch);
+	struct kv_floor_opts o = { .bytes = r->b->size, .pieces = r->b->batch };
+	char err[512] = "no memory for keys";
+
+	if (r->pool)
+		o.hugepages = kvbench_pool_stat(r, "page_bytes") >
+			      sysconf(_SC_PAGESIZE);
+	r->floor = kv_floor_new(&o, err, sizeof(err));
 	if (r->floor && items_make(r))
 		return 0;
-	fprintf(stderr, "kvbench: no memory for %zu objects\n", r->b->batch);
+	fprintf(stderr, "kvbench: objects and floor of a batch: %s\n", err);
 	return EX_OSERR;
 }
 
@@ -149,18 +156,26 @@ repeat(struct run *r, struct kv_client *c,
 	return kvbench_drop(r) ? (double)took / (double)n : -1;
 }
 
-static double
-repeat_copy(struct run *r, bool into_shared)
+double
+kvbench_copies(struct run *r, const struct kv_floor *f, bool into_shared,
+	       const uint32_t *to)
 {
-	uint64_t took = 0, n = 0;
+	struct kv_floor_copies how = {
+		.into_shared = into_shared,
+		.to = to,
+		.threads = r->b->threads,
+	};
+	uint64_t took[2] = { 0 }, n = 0;
 	int64_t t;
 
-	for (; took < r->b->time_ns; took += (uint64_t)t, n++) {
-		t = kv_floor_copy(r->floor, into_shared, NULL, r->b->threads);
+	do {
+		how.by_libc = n++ % 2;
+		t = kv_floor_copy(f, &how);
 		if (t < 0)
 			return kvbench_floor_failed("copies", t);
-	}
-	return (double)took / (double)n;
+		took[how.by_libc] += (uint64_t)t;
+	} while (n % 2 || took[0] + took[1] < r->b->time_ns);
+	return (double)kv_min_u64(took[0], took[1]) * 2 / (double)n;
 }
 
 /* What it stored goes again, outside of the time. */
@@ -196,13 +211,13 @@ kvbench_get_zero(struct run *r)
 double
 kvbench_floor_in(struct run *r)
 {
-	return bytes_rate(r, repeat_copy(r, true));
+	return bytes_rate(r, kvbench_copies(r, r->floor, true, NULL));
 }
 
 double
 kvbench_floor_out(struct run *r)
 {
-	return bytes_rate(r, repeat_copy(r, false));
+	return bytes_rate(r, kvbench_copies(r, r->floor, false, NULL));
 }
 
 /* What gets by copying give. */

@@ -72,8 +72,10 @@ kvbench_raw_open(struct run *r)
 	const struct kv_engine_opts o = { .size = sizeof(o),
 					  .listen = "127.0.0.1:0",
 					  .copy_threads = r->b->threads };
+	const struct kv_floor_opts f = { .bytes = PIECE_BYTES,
+					 .pieces = r->b->pieces };
 	struct raw *w = r->own = calloc(1, sizeof(*w));
-	char err[256] = "out of memory";
+	char err[512] = "out of memory";
 
 	if (!w)
 		return EX_OSERR;
@@ -84,7 +86,7 @@ kvbench_raw_open(struct run *r)
 				"process\n");
 		return EX_OSERR;
 	}
-	w->floor = kv_floor_new(PIECE_BYTES, r->b->pieces);
+	w->floor = kv_floor_new(&f, err, sizeof(err));
 	w->e = w->floor ? kv_engine_open(&o, err, sizeof(err)) : NULL;
 	if (!w->e || !pieces_make(r, w)) {
 		fprintf(stderr, "kvbench: raw_write: %s\n", err);
@@ -128,14 +130,6 @@ write_any(struct run *r, struct raw *w)
 	int64_t t = kv_floor_write(&f);
 
 	return t < 0 ? kvbench_floor_failed("raw_write", t) : t;
-}
-
-static int64_t
-write_own(struct run *r, struct raw *w)
-{
-	int64_t t = kv_floor_copy(w->floor, true, w->to, r->b->threads);
-
-	return t < 0 ? kvbench_floor_failed("raw_write_own", t) : t;
 }
 
 static int64_t
@@ -197,5 +191,8 @@ kvbench_floor_raw_write(struct run *r)
 double
 kvbench_floor_raw_write_own(struct run *r)
 {
-	return rate(r, write_own);
+	const struct raw *w = r->own;
+	double ns = kvbench_copies(r, w->floor, true, w->to);
+
+	return ns < 0 ? -1 : (double)(r->b->pieces * PIECE_BYTES) / ns;
 }

@@ -208,8 +208,12 @@ uint64_t kvbench_key_next(struct run *r);
 /* Removes what was put since the last time. */
 bool kvbench_drop(struct run *r);
 
+/* The floor has pages of the kind of the pool, if that is there already. */
 int kvbench_batch_open(struct run *r);
 void kvbench_batch_close(struct run *r);
+/* ns to copy all pieces by the faster of two ways, which take turns. */
+double kvbench_copies(struct run *r, const struct kv_floor *f, bool into_shared,
+		      const uint32_t *to);
 /* Puts the batch under new keys. */
 bool kvbench_batch_put(struct run *r, uint64_t *ns);
 

@@ -99,14 +99,12 @@ static const struct kvbench_figure grow_figures[] = {
 
 /* ---- set-ups that are made of several ---- */
 
-/* Floors and their processes first: this one has no threads yet. */
+/* Processes first: this one has no threads yet. */
 static int
 local_begin(struct run *r)
 {
 	int rc = kvbench_calls_open(r);
 
-	if (rc == 0)
-		rc = kvbench_batch_open(r);
 	return rc ? rc : kvbench_many_open(r);
 }
 
@@ -127,6 +125,8 @@ local_open(struct run *r)
 
 	if (rc == 0)
 		rc = kvbench_pool_attach(r, &r->b->client);
+	if (rc == 0)
+		rc = kvbench_batch_open(r);
 	return rc ? rc : twice_open(r, &r->b->client);
 }
 
@@ -138,6 +138,8 @@ own_local_open(struct run *r)
 
 	if (rc == 0)
 		rc = kvbench_pool_start(r, OWN_BYTES);
+	if (rc == 0)
+		rc = kvbench_batch_open(r);
 	if (rc)
 		return rc;
 	kvbench_pool_settle(r);

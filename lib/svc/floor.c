@@ -3,22 +3,22 @@
 #include <errno.h>
 #include <limits.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/attr.h"
 #include "base/num.h"
 #include "mem/copy.h"
+#include "mem/seg.h"
 #include "svc/floorcore.h"
 
 struct kv_floor {
 	size_t bytes; /* of a piece */
 	size_t pieces;
 	char *private;
-	char *shared;
-	bool use_memcpy;
+	struct kv_seg *seg; /* the shared memory */
 };
 
 /* ---- threads, each with a part of the numbers 0 to n - 1 ---- */
@@ -75,21 +75,21 @@ parts_run(int (*fn)(const void *arg, size_t from, size_t to), const void *arg,
 /* ---- copies ---- */
 
 struct copies {
-	const struct kv_floor *f;
+	const struct kv_floor_copies *how;
 	char *dst;
 	const char *src;
-	const uint32_t *to;
+	size_t bytes;
 };
 
 static int
 copies_do(const void *arg, size_t from, size_t to)
 {
 	const struct copies *c = arg;
-	size_t len = c->f->bytes, i, at;
+	size_t len = c->bytes, i, at;
 
 	for (i = from; i < to; i++) {
-		at = c->to ? c->to[i] : i;
-		if (c->f->use_memcpy)
+		at = c->how->to ? c->how->to[i] : i;
+		if (c->how->by_libc)
 			memcpy(c->dst + at * len, c->src + i * len, len);
 		else
 			kv_copy(c->dst + at * len, c->src + i * len, len);
@@ -98,61 +98,37 @@ copies_do(const void *arg, size_t from, size_t to)
 }
 
 int64_t
-kv_floor_copy(const struct kv_floor *f, bool into_shared, const uint32_t *to,
-	      unsigned threads)
+kv_floor_copy(const struct kv_floor *f, const struct kv_floor_copies *how)
 {
+	char *shared = (char *)f->seg->base;
 	const struct copies c = {
-		.f = f,
-		.dst = into_shared ? f->shared : f->private,
-		.src = into_shared ? f->private : f->shared,
-		.to = to,
+		.how = how,
+		.dst = how->into_shared ? shared : f->private,
+		.src = how->into_shared ? f->private : shared,
+		.bytes = f->bytes,
 	};
 
-	return parts_run(copies_do, &c, f->pieces, threads);
-}
-
-/* Best of three of each. */
-static void
-copy_choose(struct kv_floor *f)
-{
-	int64_t best[2] = { INT64_MAX, INT64_MAX }, t;
-	unsigned i;
-
-	for (i = 0; i < 6; i++) {
-		f->use_memcpy = i % 2;
-		t = kv_floor_copy(f, true, NULL, 1);
-		if (t < best[i % 2])
-			best[i % 2] = t;
-	}
-	f->use_memcpy = best[1] < best[0];
+	return parts_run(copies_do, &c, f->pieces, how->threads);
 }
 
 struct kv_floor *
-kv_floor_new(size_t bytes, size_t pieces)
+kv_floor_new(const struct kv_floor_opts *o, char *err, size_t errlen)
 {
 	struct kv_floor *f = calloc(1, sizeof(*f));
-	int fd;
 
-	if (!f)
-		return NULL;
-	f->bytes = bytes;
-	f->pieces = pieces;
-	fd = memfd_create("kvpool-floor", MFD_CLOEXEC);
-	/* Mapped in whole huge pages. */
-	if (fd < 0 || ftruncate(fd, (off_t)kv_round_up_u64(bytes * pieces,
-							   2ull << 20)) < 0)
-		goto fail;
-	f->private = kv_floor_io_map(bytes * pieces, -1);
-	f->shared = kv_floor_io_map(bytes * pieces, fd);
-	if (!f->private || !f->shared)
-		goto fail;
-	close(fd);
-	copy_choose(f);
-	return f;
-
-fail:
-	if (fd >= 0)
-		close(fd);
+	if (f) {
+		f->bytes = o->bytes;
+		f->pieces = o->pieces;
+		f->private = kv_floor_io_map(o->bytes * o->pieces);
+	}
+	if (!f || !f->private)
+		snprintf(err, errlen, "no memory for %zu pieces of %zu bytes",
+			 o->pieces, o->bytes);
+	else
+		f->seg = kv_floor_io_share(o->bytes * o->pieces, o->hugepages,
+					   err, errlen);
+	if (f && f->seg)
+		return f;
 	kv_floor_free(f);
 	return NULL;
 }
@@ -163,7 +139,7 @@ kv_floor_free(struct kv_floor *f)
 	if (!f)
 		return;
 	kv_floor_io_unmap(f->private, f->bytes * f->pieces);
-	kv_floor_io_unmap(f->shared, f->bytes * f->pieces);
+	kv_seg_close(f->seg);
 	free(f);
 }
 

@@ -23,22 +23,32 @@
 
 struct kv_floor;
 
-/*
- * `pieces` of `bytes` each, of private memory (huge pages where they are to be
- * had) and of shared memory of a pool's kind, faulted in. NULL, errno.
- */
-struct kv_floor *kv_floor_new(size_t bytes, size_t pieces);
+/* Pieces of private memory (huge pages where they are to be had) and of shared
+ * memory, had the same way as a pool's. */
+struct kv_floor_opts {
+	size_t bytes; /* of a piece */
+	size_t pieces;
+	bool hugepages; /* the pool is of hugetlbfs */
+};
+
+/* All faulted in. NULL: with a line in err that says what to do. */
+struct kv_floor *kv_floor_new(const struct kv_floor_opts *o, char *err,
+			      size_t errlen);
 void kv_floor_free(struct kv_floor *f);
 
 /* The private memory: kvbench uses it for its values, too. */
 char *kv_floor_private(struct kv_floor *f);
 
-/*
- * Copies all pieces from one to the other, piece i to place to[i] (NULL: i),
- * by the faster of memcpy and kv_copy for pieces of this size.
- */
-int64_t kv_floor_copy(const struct kv_floor *f, bool into_shared,
-		      const uint32_t *to, unsigned threads);
+/* Copies all pieces from one to the other. */
+struct kv_floor_copies {
+	bool into_shared;
+	bool by_libc;       /* memcpy(), not kv_copy(): which is faster differs
+			     * with direction, size and threads */
+	const uint32_t *to; /* piece i goes to place to[i]; NULL: i */
+	unsigned threads;
+};
+int64_t kv_floor_copy(const struct kv_floor *f,
+		      const struct kv_floor_copies *how);
 
 /* ---- the system call that raw transfers are made of ---- */
 
@@ -124,7 +134,6 @@ struct kv_floor_probe {
 	int fd;
 	int epoll;
 	int pid;
-	char *buf;
 	size_t max;
 };
 int kv_floor_probe_open(struct kv_floor_probe *p,

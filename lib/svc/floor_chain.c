@@ -48,6 +48,14 @@ kv_floor_hops_exist(size_t keys)
 
 /* ---- the processes ---- */
 
+static int
+hear(int epoll, int fd, void *buf, size_t n)
+{
+	int rc = kv_floor_io_wait(epoll);
+
+	return rc < 0 ? rc : kv_floor_io_take(epoll, fd, buf, n);
+}
+
 /* Takes what is asked, asks the next one, if any, and answers. */
 static void
 serve(const struct kv_floor_hops *h, int fd, int next)
@@ -56,10 +64,9 @@ serve(const struct kv_floor_hops *h, int fd, int next)
 	int epoll = kv_floor_io_watch(fd);
 	int epoll_next = next >= 0 ? kv_floor_io_watch(next) : -1;
 
-	while (buf && kv_floor_io_take(epoll, fd, buf, h->ask) == 0) {
-		if (next >= 0 &&
-		    (kv_floor_io_give(next, buf, h->hop) < 0 ||
-		     kv_floor_io_take(epoll_next, next, buf, h->hop_back) < 0))
+	while (buf && hear(epoll, fd, buf, h->ask) == 0) {
+		if (next >= 0 && (kv_floor_io_give(next, buf, h->hop) < 0 ||
+				  hear(epoll_next, next, buf, h->hop_back) < 0))
 			break;
 		if (kv_floor_io_give(fd, buf, h->back) < 0)
 			break;
@@ -139,7 +146,7 @@ kv_floor_chain_round(struct kv_floor_chain *c)
 
 	rc = kv_floor_io_give(c->fd, c->buf, c->hops.ask);
 	if (rc == 0)
-		rc = kv_floor_io_take(c->epoll, c->fd, c->buf, c->hops.back);
+		rc = hear(c->epoll, c->fd, c->buf, c->hops.back);
 	return rc < 0 ? rc : (int64_t)(kv_floor_io_now() - start);
 }
 

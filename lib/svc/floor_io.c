@@ -5,6 +5,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
@@ -14,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "mem/seg.h"
 
 #define HUGE_BYTES (2ull << 20)
 
@@ -32,7 +34,7 @@ whole(size_t bytes)
 }
 
 char *
-kv_floor_io_map(size_t bytes, int fd)
+kv_floor_io_map(size_t bytes)
 {
 	size_t n = whole(bytes), head;
 	char *p = mmap(NULL, n + HUGE_BYTES, PROT_NONE,
@@ -43,9 +45,7 @@ kv_floor_io_map(size_t bytes, int fd)
 		return NULL;
 	head = -(uintptr_t)p & (HUGE_BYTES - 1);
 	at = mmap(p + head, n, PROT_READ | PROT_WRITE,
-		  MAP_FIXED |
-			  (fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED),
-		  fd, 0);
+		  MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (at == MAP_FAILED) {
 		munmap(p, n + HUGE_BYTES);
 		return NULL;
@@ -66,14 +66,43 @@ kv_floor_io_unmap(char *p, size_t bytes)
 		munmap(p, whole(bytes));
 }
 
+struct kv_seg *
+kv_floor_io_share(size_t bytes, bool hugepages, char *err, size_t errlen)
+{
+	const struct kv_seg_opts o = { .bytes = bytes, .hugepages = hugepages };
+	struct kv_seg *seg;
+	int rc;
+
+	if (kv_seg_open(&o, &seg, err, errlen) < 0)
+		return NULL;
+	rc = kv_seg_populate(seg, 0, seg->bytes);
+	if (rc == 0)
+		return seg;
+	snprintf(err, errlen, "no %zu bytes of shared memory: %s", bytes,
+		 strerror(-rc));
+	kv_seg_close(seg);
+	return NULL;
+}
+
 /* ---- bytes ---- */
+
+int
+kv_floor_io_wait(int epoll)
+{
+	struct epoll_event ev;
+
+	while (epoll_wait(epoll, &ev, 1, -1) < 0)
+		if (errno != EINTR)
+			return -errno;
+	return 0;
+}
 
 int
 kv_floor_io_take(int epoll, int fd, void *buf, size_t n)
 {
-	struct epoll_event ev;
 	char *at = buf;
 	ssize_t got;
+	int rc;
 
 	while (n > 0) {
 		got = recv(fd, at, n, MSG_DONTWAIT);
@@ -82,10 +111,12 @@ kv_floor_io_take(int epoll, int fd, void *buf, size_t n)
 			n -= (size_t)got;
 		} else if (got == 0) {
 			return -ECONNRESET;
-		} else if (errno != EAGAIN ||
-			   (epoll_wait(epoll, &ev, 1, -1) < 0 &&
-			    errno != EINTR)) {
+		} else if (errno != EAGAIN) {
 			return -errno;
+		} else {
+			rc = kv_floor_io_wait(epoll);
+			if (rc < 0)
+				return rc;
 		}
 	}
 	return 0;

@@ -13,8 +13,9 @@
 
 /* Looked up together: their places are fetched first. */
 #define GROUP 16
-/* Asked for in one read. */
-#define READ_IDS 4096
+/* Sent and read at a time: the other side looks them up while the next ones are
+ * hashed. */
+#define CHUNK 2048
 
 /* Open addressing, linear probing; all zero is a free place. */
 struct table {
@@ -90,7 +91,7 @@ look_up(const struct table *t, const struct kv_hash *h, size_t n, uint8_t *out)
 static void
 serve(int fd, const struct kv_floor_probe_opts *o)
 {
-	struct kv_hash *h = malloc(READ_IDS * sizeof(*h));
+	struct kv_hash *h = malloc(CHUNK * sizeof(*h));
 	uint8_t *out = malloc(o->ask_max);
 	int epoll = kv_floor_io_watch(fd);
 	struct table t = { 0 };
@@ -102,7 +103,7 @@ serve(int fd, const struct kv_floor_probe_opts *o)
 	while (kv_floor_io_take(epoll, fd, &n, sizeof(n)) == 0 &&
 	       n <= o->ask_max) {
 		for (i = 0; i < n; i += m) {
-			m = kv_min_u64(n - i, READ_IDS);
+			m = kv_min_u64(n - i, CHUNK);
 			if (kv_floor_io_take(epoll, fd, h, m * sizeof(*h)) < 0)
 				_exit(0);
 			look_up(&t, h, m, out + i);
@@ -122,9 +123,6 @@ kv_floor_probe_open(struct kv_floor_probe *p,
 
 	*p = (struct kv_floor_probe){ .fd = -1, .epoll = -1 };
 	p->max = o->ask_max;
-	p->buf = malloc(sizeof(uint64_t) + o->ask_max * sizeof(struct kv_hash));
-	if (!p->buf)
-		return -ENOMEM;
 	rc = kv_floor_io_pair(fds);
 	if (rc < 0)
 		return rc;
@@ -146,20 +144,20 @@ kv_floor_probe_ask(struct kv_floor_probe *p, const struct kv_key *keys,
 		   size_t n, uint8_t *found)
 {
 	uint64_t start = kv_floor_io_now(), count = n;
-	struct kv_hash h;
-	char *at = p->buf;
-	size_t i;
+	struct kv_hash h[CHUNK];
+	size_t i, j, m;
 	int rc;
 
 	if (n > p->max)
 		return -EINVAL;
-	memcpy(at, &count, sizeof(count));
-	at += sizeof(count);
-	for (i = 0; i < n; i++, at += sizeof(h)) {
-		h = kv_key_hash(0, keys[i].data, keys[i].len);
-		memcpy(at, &h, sizeof(h));
+	rc = kv_floor_io_give(p->fd, &count, sizeof(count));
+	for (i = 0; i < n && rc == 0; i += m) {
+		m = kv_min_size(n - i, CHUNK);
+		for (j = 0; j < m; j++)
+			h[j] = kv_key_hash(0, keys[i + j].data,
+					   keys[i + j].len);
+		rc = kv_floor_io_give(p->fd, h, m * sizeof(*h));
 	}
-	rc = kv_floor_io_give(p->fd, p->buf, (size_t)(at - p->buf));
 	if (rc == 0)
 		rc = kv_floor_io_take(p->epoll, p->fd, found, n);
 	return rc < 0 ? rc : (int64_t)(kv_floor_io_now() - start);
@@ -168,13 +166,12 @@ kv_floor_probe_ask(struct kv_floor_probe *p, const struct kv_key *keys,
 void
 kv_floor_probe_close(struct kv_floor_probe *p)
 {
-	if (!p->buf)
+	if (!p->max)
 		return;
 	kv_floor_io_end(p->pid);
 	if (p->fd >= 0)
 		close(p->fd);
 	if (p->epoll >= 0)
 		close(p->epoll);
-	free(p->buf);
 	*p = (struct kv_floor_probe){ 0 };
 }

@@ -1,11 +1,11 @@
 #include <errno.h>
 #include <sched.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/num.h"
+#include "mem/seg.h"
 #include "svc/floor.h"
 #include "svc/floorcore.h"
 
@@ -49,20 +49,20 @@ recv_all(int fd, void *buf, size_t n)
 static void
 serve(struct kv_floor_stream *s, int netns, int told)
 {
-	int fd = memfd_create("kvpool-floor", MFD_CLOEXEC), l;
+	struct kv_seg *seg;
 	struct order o;
 	uint16_t port;
+	char err[256];
+	int l;
 
 	if (netns >= 0 && setns(netns, CLONE_NEWNET) < 0)
 		_exit(1);
-	if (fd < 0 ||
-	    ftruncate(fd, (off_t)kv_round_up_u64(s->bytes, 2ull << 20)) < 0)
-		_exit(1);
-	s->buf = kv_floor_io_map(s->bytes, fd);
+	seg = kv_floor_io_share(s->bytes, false, err, sizeof(err));
 	l = kv_floor_io_listen(&port);
-	if (!s->buf || l < 0 ||
+	if (!seg || l < 0 ||
 	    write(told, &port, sizeof(port)) != (ssize_t)sizeof(port))
 		_exit(1);
+	s->buf = (char *)seg->base;
 	s->fd = accept4(l, NULL, NULL, SOCK_CLOEXEC);
 	kv_floor_io_nodelay(s->fd);
 	while (recv_all(s->fd, &o, sizeof(o)) == 0) {
@@ -83,7 +83,7 @@ kv_floor_stream_open(struct kv_floor_stream *s, size_t bytes, int netns,
 	bool heard;
 
 	*s = (struct kv_floor_stream){ .fd = -1, .bytes = bytes };
-	s->buf = kv_floor_io_map(bytes, -1);
+	s->buf = kv_floor_io_map(bytes);
 	if (!s->buf || pipe(told) < 0)
 		return -errno;
 	s->pid = kv_floor_io_fork();

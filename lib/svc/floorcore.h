@@ -10,12 +10,20 @@
 
 uint64_t kv_floor_io_now(void);
 
-/* Memory aligned to huge pages and faulted in; of the file, or private. Forks
- * do not get it. NULL, errno. */
-char *kv_floor_io_map(size_t bytes, int fd);
-void kv_floor_io_unmap(char *p, size_t bytes);
+struct kv_seg;
 
-/* Exactly n bytes, by non-blocking reads and epoll as a daemon does it. */
+/* Private memory, aligned to huge pages and faulted in. Forks do not get it.
+ * NULL, errno. */
+char *kv_floor_io_map(size_t bytes);
+void kv_floor_io_unmap(char *p, size_t bytes);
+/* Shared memory as a pool has it, faulted in. NULL: with a line in err. */
+struct kv_seg *kv_floor_io_share(size_t bytes, bool hugepages, char *err,
+				 size_t errlen);
+
+/* Until there is input. */
+int kv_floor_io_wait(int epoll);
+/* Exactly n bytes, by non-blocking reads and epoll as a daemon does it. Where
+ * nothing can be there yet, waiting first saves a read in vain. */
 int kv_floor_io_take(int epoll, int fd, void *buf, size_t n);
 int kv_floor_io_give(int fd, const void *buf, size_t n);
 /* An epoll descriptor that waits for input of fd. */

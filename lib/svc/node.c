@@ -473,6 +473,8 @@ kv_node_stats_each(const struct kv_node *node, kv_node_stat_fn *fn, void *arg)
 	kv_mover_stats(node->mover, &sum);
 	const struct kv_node_stat held[] = {
 		{ "pool_bytes", "size of the pool", false, node->pool_bytes },
+		{ "page_bytes", "of a page of the pool", false,
+		  node->o.page_bytes },
 		{ "ready_bytes", "bytes of the pool, faulted in", false,
 		  node->ready_bytes },
 		{ "missing_bytes", "bytes asked for that could not be had",

@@ -260,6 +260,7 @@ node_opts_init(struct kv_pool *p, const struct kv_pool_opts *o)
 	no->net = p->net;
 	no->pool = p->seg->base;
 	no->pool_bytes = p->seg->bytes;
+	no->page_bytes = p->seg->page_bytes;
 	no->pool_fd = p->fd;
 	no->pool_fd_ro = p->fd_ro;
 	if (p->seg->sealed)

@@ -36,16 +36,22 @@ static void
 copies(void **state)
 {
 	static const uint32_t to[PIECES] = { 3, 0, 6, 1, 2, 5, 4 };
-	struct kv_floor *f = kv_floor_new(PIECE, PIECES);
-	unsigned threads, i;
+	const struct kv_floor_opts o = { .bytes = PIECE, .pieces = PIECES };
+	struct kv_floor_copies in = { .into_shared = true, .to = to };
+	struct kv_floor_copies out = { .into_shared = false };
+	char err[256];
+	struct kv_floor *f = kv_floor_new(&o, err, sizeof(err));
+	unsigned i;
 
 	(void)state;
 	assert_non_null(f);
-	for (threads = 1; threads < 10; threads += 3) {
+	for (in.threads = 1; in.threads < 10; in.threads += 3) {
+		in.by_libc = out.by_libc = in.threads == 4;
+		out.threads = in.threads;
 		pieces_fill(kv_floor_private(f), PIECE, PIECES);
-		assert_true(kv_floor_copy(f, true, to, threads) > 0);
+		assert_true(kv_floor_copy(f, &in) > 0);
 		memset(kv_floor_private(f), 0, (size_t)PIECE * PIECES);
-		assert_true(kv_floor_copy(f, false, NULL, threads) > 0);
+		assert_true(kv_floor_copy(f, &out) > 0);
 		for (i = 0; i < PIECES; i++)
 			assert_true(piece_is(kv_floor_private(f) +
 						     (size_t)to[i] * PIECE,
@@ -53,6 +59,23 @@ copies(void **state)
 	}
 	kv_floor_free(f);
 	kv_floor_free(NULL);
+}
+
+static void
+no_memory(void **state)
+{
+	const struct kv_floor_opts many = { 1ull << 40, 1 << 20, false };
+	const struct kv_floor_opts huge = { PIECE, PIECES, true };
+	char err[256] = "";
+	struct kv_floor *f;
+
+	(void)state;
+	assert_null(kv_floor_new(&many, err, sizeof(err)));
+	assert_non_null(strstr(err, "no memory for 1048576 pieces"));
+	/* Huge pages are there or asked for. */
+	f = kv_floor_new(&huge, err, sizeof(err));
+	assert_true(f || strstr(err, "hugepages"));
+	kv_floor_free(f);
 }
 
 static void
@@ -174,9 +197,9 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(copies), cmocka_unit_test(writes),
-		cmocka_unit_test(chains), cmocka_unit_test(streams),
-		cmocka_unit_test(probes),
+		cmocka_unit_test(copies),  cmocka_unit_test(no_memory),
+		cmocka_unit_test(writes),  cmocka_unit_test(chains),
+		cmocka_unit_test(streams), cmocka_unit_test(probes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
