@@ -1,5 +1,4 @@
-/* Figures of many bytes: batches of large objects, beside copies and streams.
- */
+/* Figures of many bytes: batches of large objects, beside copies. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,13 +9,13 @@
 #include "base/num.h"
 #include "cmd/kvbench_run.h"
 
-/* Of ns for a batch: GB/s; thousands of objects a second. */
-static double
-bytes_rate(const struct run *r, double ns)
+double
+kvbench_bytes_rate(const struct run *r, double ns)
 {
 	return ns < 0 ? -1 : (double)(r->b->batch * r->b->size) / ns;
 }
 
+/* Thousands of objects a second. */
 static double
 objects_rate(const struct run *r, double ns)
 {
@@ -187,19 +186,19 @@ kvbench_put_copy(struct run *r)
 	for (; took < r->b->time_ns; took += t, n++)
 		if (!kvbench_batch_put(r, &t) || !kvbench_drop(r))
 			return -1;
-	return bytes_rate(r, (double)took / (double)n);
+	return kvbench_bytes_rate(r, (double)took / (double)n);
 }
 
 double
 kvbench_get_copy(struct run *r)
 {
-	return bytes_rate(r, repeat(r, r->pool->c, batch_get, "get"));
+	return kvbench_bytes_rate(r, repeat(r, r->pool->c, batch_get, "get"));
 }
 
 double
 kvbench_get_copy_mt(struct run *r)
 {
-	return bytes_rate(r, repeat(r, r->twice, batch_get, "get"));
+	return kvbench_bytes_rate(r, repeat(r, r->twice, batch_get, "get"));
 }
 
 double
@@ -211,13 +210,13 @@ kvbench_get_zero(struct run *r)
 double
 kvbench_floor_in(struct run *r)
 {
-	return bytes_rate(r, kvbench_copies(r, r->floor, true, NULL));
+	return kvbench_bytes_rate(r, kvbench_copies(r, r->floor, true, NULL));
 }
 
 double
 kvbench_floor_out(struct run *r)
 {
-	return bytes_rate(r, kvbench_copies(r, r->floor, false, NULL));
+	return kvbench_bytes_rate(r, kvbench_copies(r, r->floor, false, NULL));
 }
 
 /* What gets by copying give. */
@@ -225,32 +224,4 @@ double
 kvbench_floor_zero(struct run *r)
 {
 	return objects_rate(r, repeat(r, r->pool->c, batch_get, "get"));
-}
-
-/* ---- beside a stream ---- */
-
-static double
-stream(struct run *r, int64_t (*fn)(struct kv_floor_stream *s, uint64_t bytes))
-{
-	uint64_t took = 0, n = 0;
-	int64_t t;
-
-	for (; took < r->b->time_ns; took += (uint64_t)t, n++) {
-		t = fn(&r->stream, r->b->batch * r->b->size);
-		if (t < 0)
-			return kvbench_floor_failed("a transfer", t);
-	}
-	return bytes_rate(r, (double)took / (double)n);
-}
-
-double
-kvbench_floor_stream_put(struct run *r)
-{
-	return stream(r, kv_floor_stream_give);
-}
-
-double
-kvbench_floor_stream_get(struct run *r)
-{
-	return stream(r, kv_floor_stream_take);
 }

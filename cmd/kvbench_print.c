@@ -1,3 +1,4 @@
+#include <math.h>
 #include <stdio.h>
 #include <sysexits.h>
 #include <unistd.h>
@@ -22,13 +23,14 @@ print_result(struct kv_out *o, const struct kvbench_result *r)
 	kv_out_string(o, "floor_name", r->floor_name);
 	kv_out_double(o, "ratio", r->ratio, 2);
 	kv_out_string(o, "better", r->is_less ? "less" : "more");
-	if (r->bar > 0) {
+	if (r->bar > 0)
 		kv_out_double(o, "bar", r->bar, 2);
-		kv_out_bool(o, "met", is_met);
-	} else {
+	else
 		kv_out_none(o, "bar");
+	if (r->bar > 0 && !isnan(r->ratio))
+		kv_out_bool(o, "met", is_met);
+	else
 		kv_out_none(o, "met");
-	}
 	kv_out_end(o, KV_OUT_ROW);
 }
 

@@ -148,7 +148,8 @@ enum {
 
 /*
  * A measurement and its floor, taken in turns. Both give what stands in
- * `unit`; below 0: failed, and a line was written; NAN: not with this pool.
+ * `unit`; below 0: failed, and a line was written; NAN: not with this pool, or
+ * no floor.
  */
 struct kvbench_figure {
 	const char *name;
@@ -214,6 +215,8 @@ void kvbench_batch_close(struct run *r);
 /* ns to copy all pieces by the faster of two ways, which take turns. */
 double kvbench_copies(struct run *r, const struct kv_floor *f, bool into_shared,
 		      const uint32_t *to);
+/* GB/s, of ns for a batch; of what failed, -1. */
+double kvbench_bytes_rate(const struct run *r, double ns);
 /* Puts the batch under new keys. */
 bool kvbench_batch_put(struct run *r, uint64_t *ns);
 
@@ -253,6 +256,9 @@ double kvbench_get_zero(struct run *r);
 double kvbench_floor_in(struct run *r);
 double kvbench_floor_out(struct run *r);
 double kvbench_floor_zero(struct run *r);
+int kvbench_store_open(struct run *r);
+int kvbench_tcp_open(struct run *r);
+void kvbench_stream_close(struct run *r);
 double kvbench_floor_stream_put(struct run *r);
 double kvbench_floor_stream_get(struct run *r);
 

@@ -5,9 +5,6 @@
 #include "cmd/kvbench_run.h"
 
 #define OWN_BYTES (2ull << 30)
-#define TCP_BYTES (1ull << 30)
-/* Each end of a stream has so much memory: no cache is as large. */
-#define STREAM_BYTES_MIN (256u << 20)
 
 /* ---- figures ---- */
 
@@ -159,58 +156,6 @@ local_close(struct run *r)
 	kvbench_many_close(r);
 }
 
-static int
-stream_open(struct run *r, uint64_t bytes, int netns, const char *addr)
-{
-	int rc = kvbench_batch_open(r);
-
-	if (rc == 0)
-		rc = kvbench_many_open(r);
-	if (rc)
-		return rc;
-	rc = kv_floor_stream_open(&r->stream, bytes, netns, addr);
-	return rc < 0 ? (kvbench_floor_failed("a transfer", rc), EX_OSERR) : 0;
-}
-
-/* As from a host without a node. */
-static int
-store_open(struct run *r)
-{
-	struct kv_client_opts o = r->b->client;
-	int rc = stream_open(r, STREAM_BYTES_MIN, -1, "127.0.0.1");
-
-	o.socket = "";
-	return rc ? rc : kvbench_pool_attach(r, &o);
-}
-
-/* The pool is at the other end of a link. */
-static int
-tcp_open(struct run *r)
-{
-	struct kvbench_own_opts o = {
-		.pool_bytes = r->b->pool_bytes ? r->b->pool_bytes : TCP_BYTES,
-		.host = KVBENCH_NET_FAR,
-		.ttl_ns = r->b->ttl_ns,
-	};
-	int rc = kvbench_net_open(&r->net);
-
-	o.netns = r->net.far;
-	if (rc == 0)
-		rc = stream_open(r, o.pool_bytes, o.netns, o.host);
-	if (rc == 0)
-		rc = kvbench_pool_begin(r, &o);
-	return rc ? rc : kvbench_pool_wait(r);
-}
-
-static void
-stream_close(struct run *r)
-{
-	kv_floor_stream_close(&r->stream);
-	kvbench_net_close(&r->net);
-	kvbench_batch_close(r);
-	kvbench_many_close(r);
-}
-
 /* ---- scenes ---- */
 
 #define FIGURES(list) (list), KV_ARRAY_LEN(list)
@@ -228,7 +173,9 @@ kvbench_scene(unsigned i, const char **workload)
 		{ "local",
 		  { FIGURES(raw_figures), kvbench_raw_open,
 		    kvbench_raw_close } },
-		{ "store", { FIGURES(tcp_figures), store_open, stream_close } },
+		{ "store",
+		  { FIGURES(tcp_figures), kvbench_store_open,
+		    kvbench_stream_close } },
 		{ "exist",
 		  { FIGURES(exist_figures), kvbench_exist_open,
 		    kvbench_grow_close } },
@@ -246,7 +193,9 @@ kvbench_scene(unsigned i, const char **workload)
 		{ "bars",
 		  { FIGURES(full_figures), kvbench_full_open,
 		    kvbench_full_close } },
-		{ "bars", { FIGURES(tcp_figures), tcp_open, stream_close } },
+		{ "bars",
+		  { FIGURES(tcp_figures), kvbench_tcp_open,
+		    kvbench_stream_close } },
 		{ "bars",
 		  { FIGURES(grow_figures), kvbench_grow_open,
 		    kvbench_grow_close } },

@@ -93,10 +93,15 @@ void kv_floor_chain_close(struct kv_floor_chain *c);
 
 /* ---- a stream ---- */
 
+/* Where a stream over loopback is one beside it: whether what goes to
+ * "host:port" does not leave this host. */
+bool kv_floor_stream_is_loopback(const char *addr);
+
 /*
  * One TCP connection to a process that has, like this one, so many bytes of
  * memory, of which each transfer takes the next ones: they are never in a
- * cache.
+ * cache. Of a large pool 4 GiB are enough for that, or an eighth of what is
+ * left of this host's memory.
  */
 struct kv_floor_stream {
 	int fd;

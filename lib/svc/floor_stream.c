@@ -5,12 +5,16 @@
 #include <unistd.h>
 
 #include "base/num.h"
+#include "mem/room.h"
 #include "mem/seg.h"
+#include "net/lookup.h"
 #include "svc/floor.h"
 #include "svc/floorcore.h"
 
 /* Bytes of one system call. */
 #define CALL_BYTES (1u << 20)
+
+#define BYTES_MAX (4ull << 30)
 
 /* What the near side asks for; above 0: as many bytes follow. */
 struct order {
@@ -74,6 +78,47 @@ serve(struct kv_floor_stream *s, int netns, int told)
 	_exit(0);
 }
 
+static bool
+is_same_host(const union kv_sockaddr *a, const union kv_sockaddr *b)
+{
+	return a->sa.sa_family == b->sa.sa_family &&
+	       (a->sa.sa_family == AF_INET
+			? a->in.sin_addr.s_addr == b->in.sin_addr.s_addr
+			: IN6_ARE_ADDR_EQUAL(&a->in6.sin6_addr,
+					     &b->in6.sin6_addr));
+}
+
+/* The kernel would come from the very address that it is to reach, as it does
+ * when it is one of its own. Nothing is sent. */
+static bool
+is_own(const struct kv_lookup_addr *to)
+{
+	union kv_sockaddr from = { 0 };
+	socklen_t len = sizeof(from);
+	int fd = socket(to->addr.sa.sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	bool is = fd >= 0 && connect(fd, &to->addr.sa, to->len) == 0 &&
+		  getsockname(fd, &from.sa, &len) == 0 &&
+		  is_same_host(&from, &to->addr);
+
+	if (fd >= 0)
+		close(fd);
+	return is;
+}
+
+bool
+kv_floor_stream_is_loopback(const char *addr)
+{
+	struct kv_lookup_result found;
+	char err[KV_ADDR_ERROR_BYTES];
+	struct kv_addr a;
+
+	if (kv_addr_parse(addr, 0, &a, err, sizeof(err)) < 0)
+		return false;
+	return kv_addr_is_loopback(&a) ||
+	       (a.kind == KV_ADDR_TCP && kv_lookup_now(&a, &found) == 0 &&
+		found.n > 0 && is_own(&found.addrs[0]));
+}
+
 int
 kv_floor_stream_open(struct kv_floor_stream *s, size_t bytes, int netns,
 		     const char *addr)
@@ -82,8 +127,10 @@ kv_floor_stream_open(struct kv_floor_stream *s, size_t bytes, int netns,
 	int told[2];
 	bool heard;
 
-	*s = (struct kv_floor_stream){ .fd = -1, .bytes = bytes };
-	s->buf = kv_floor_io_map(bytes);
+	*s = (struct kv_floor_stream){ .fd = -1 };
+	s->bytes = kv_min_u64(kv_min_u64(bytes, BYTES_MAX),
+			      kv_room_memory("") / 8);
+	s->buf = kv_floor_io_map(s->bytes);
 	if (!s->buf || pipe(told) < 0)
 		return -errno;
 	s->pid = kv_floor_io_fork();

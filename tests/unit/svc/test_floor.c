@@ -150,6 +150,20 @@ streams(void **state)
 }
 
 static void
+loopback(void **state)
+{
+	(void)state;
+	assert_true(kv_floor_stream_is_loopback("127.0.0.1:1"));
+	assert_true(kv_floor_stream_is_loopback("127.9.9.9:50052"));
+	assert_true(kv_floor_stream_is_loopback("[::1]:50052"));
+	assert_true(kv_floor_stream_is_loopback("localhost:50052"));
+	assert_false(kv_floor_stream_is_loopback("192.0.2.1:50052"));
+	assert_false(kv_floor_stream_is_loopback("[2001:db8::1]:50052"));
+	assert_false(kv_floor_stream_is_loopback("192.0.2.1"));
+	assert_false(kv_floor_stream_is_loopback(""));
+}
+
+static void
 key_write(void *arg, uint64_t i, char *key)
 {
 	snprintf(key, 30, "%s%024llu", (const char *)arg,
@@ -199,7 +213,8 @@ main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(copies),  cmocka_unit_test(no_memory),
 		cmocka_unit_test(writes),  cmocka_unit_test(chains),
-		cmocka_unit_test(streams), cmocka_unit_test(probes),
+		cmocka_unit_test(streams), cmocka_unit_test(loopback),
+		cmocka_unit_test(probes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
