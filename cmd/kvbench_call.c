@@ -173,7 +173,7 @@ int
 kvbench_calls_open(struct run *r)
 {
 	const struct kv_floor_hops put =
-		kv_floor_hops_put(r->b->key_len, KVBENCH_SMALL_BYTES);
+		kv_floor_hops_put(1, r->b->key_len, KVBENCH_SMALL_BYTES);
 	const struct kv_floor_hops get =
 		kv_floor_hops_get(r->b->key_len, KVBENCH_SMALL_BYTES);
 	const struct kv_floor_hops exist = kv_floor_hops_exist(EXIST_KEYS);

@@ -11,6 +11,8 @@
 #include "cmd/kvbench_run.h"
 
 #define WAIT_MS 1000
+/* What bare processes have room for: 0.6 GB with keys of 130 bytes. */
+#define BARE_KEYS_MAX (2u << 20)
 
 /* ---- memory ---- */
 
@@ -161,6 +163,27 @@ kvbench_publish(struct run *r)
 		return -1;
 	return (double)(r->pool->next - first) * 1e3 /
 	       (double)(kvbench_now_ns() - start);
+}
+
+/* The same by bare processes. */
+double
+kvbench_publish_bare(struct run *r)
+{
+	const struct kv_floor_publish_opts o = {
+		.keys = KVBENCH_MANY,
+		.flight = KVBENCH_FLIGHT,
+		.key_len = r->b->key_len,
+		.bytes = KVBENCH_TINY_BYTES,
+		.keys_max = BARE_KEYS_MAX,
+		.key = kvbench_key,
+		.arg = r,
+	};
+	uint64_t keys;
+	int64_t t = kv_floor_publish(&o, r->b->time_ns, &keys);
+
+	if (t < 0)
+		return kvbench_floor_failed("puts", t);
+	return (double)keys * 1e3 / (double)t;
 }
 
 int64_t

@@ -269,6 +269,7 @@ double kvbench_floor_put_4k(struct run *r);
 double kvbench_floor_get_4k(struct run *r);
 double kvbench_floor_exist_32(struct run *r);
 double kvbench_publish(struct run *r);
+double kvbench_publish_bare(struct run *r);
 
 int kvbench_raw_open(struct run *r);
 void kvbench_raw_close(struct run *r);

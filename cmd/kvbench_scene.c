@@ -31,6 +31,8 @@ static const struct kvbench_figure local_figures[] = {
 	{ "exist_32", "us", "chain", kvbench_exist_32, kvbench_floor_exist_32,
 	  0, 1.25, LESS },
 	{ "publish", "M keys/s", "bar", kvbench_publish, NULL, 1.5, 1, 0 },
+	{ "publish_bare", "M keys/s", "publish", kvbench_publish_bare,
+	  kvbench_publish, 0, 0, 0 },
 };
 
 static const struct kvbench_figure raw_figures[] = {

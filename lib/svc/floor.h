@@ -73,7 +73,8 @@ struct kv_floor_hops {
 	size_t hop_back; /* and back */
 	size_t back;
 };
-struct kv_floor_hops kv_floor_hops_put(size_t key_len, size_t bytes);
+struct kv_floor_hops kv_floor_hops_put(size_t keys, size_t key_len,
+				       size_t bytes);
 struct kv_floor_hops kv_floor_hops_get(size_t key_len, size_t bytes);
 struct kv_floor_hops kv_floor_hops_exist(size_t keys);
 
@@ -147,5 +148,28 @@ int kv_floor_probe_open(struct kv_floor_probe *p,
 int64_t kv_floor_probe_ask(struct kv_floor_probe *p, const struct kv_key *keys,
 			   size_t n, uint8_t *found);
 void kv_floor_probe_close(struct kv_floor_probe *p);
+
+/* ---- bare puts of many small values ---- */
+
+struct kv_floor_publish_opts {
+	size_t keys;     /* of a call */
+	unsigned flight; /* calls at once */
+	size_t key_len;
+	size_t bytes; /* of a value */
+	uint64_t first;
+	uint64_t keys_max;
+	kv_floor_key_fn *key;
+	void *arg;
+};
+
+/*
+ * Three processes, this one among them: calls with keys and values go over a
+ * Unix socket to one that hashes and keeps the keys, in memory that is new,
+ * and copies the values to memory that was faulted in before; its hashes go
+ * over TCP to one that keeps them, too, and then the answers back. Keys are
+ * those from `first` on, for so long, or until there are keys_max.
+ */
+int64_t kv_floor_publish(const struct kv_floor_publish_opts *o, uint64_t ns,
+			 uint64_t *keys);
 
 #endif

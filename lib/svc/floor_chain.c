@@ -12,15 +12,16 @@
 /* ---- as many bytes as the protocol has ---- */
 
 struct kv_floor_hops
-kv_floor_hops_put(size_t key_len, size_t bytes)
+kv_floor_hops_put(size_t keys, size_t key_len, size_t bytes)
 {
 	return (struct kv_floor_hops){
 		.ask = KV_HEADER_BYTES + sizeof(struct kv_put) +
-		       sizeof(struct kv_put_ent) + key_len + bytes,
+		       keys * (sizeof(struct kv_put_ent) + key_len + bytes),
 		.hop = KV_HEADER_BYTES + sizeof(struct kv_publish) +
-		       sizeof(struct kv_publish_ent),
-		.hop_back = KV_HEADER_BYTES + sizeof(struct kv_publish_r) + 1,
-		.back = KV_HEADER_BYTES + sizeof(struct kv_put_r) + 1,
+		       keys * sizeof(struct kv_publish_ent),
+		.hop_back =
+			KV_HEADER_BYTES + sizeof(struct kv_publish_r) + keys,
+		.back = KV_HEADER_BYTES + sizeof(struct kv_put_r) + keys,
 	};
 }
 

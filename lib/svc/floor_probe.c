@@ -1,7 +1,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -11,80 +10,24 @@
 #include "svc/floor.h"
 #include "svc/floorcore.h"
 
-/* Looked up together: their places are fetched first. */
-#define GROUP 16
 /* Sent and read at a time: the other side looks them up while the next ones are
  * hashed. */
 #define CHUNK 2048
 
-/* Open addressing, linear probing; all zero is a free place. */
-struct table {
-	struct kv_hash *at;
-	uint64_t mask;
-};
-
-static bool
-is_free(const struct kv_hash *h)
-{
-	return h->lo == 0 && h->hi == 0;
-}
-
-static void
-add(const struct table *t, struct kv_hash h)
-{
-	uint64_t i = h.lo & t->mask;
-
-	while (!is_free(&t->at[i]))
-		i = (i + 1) & t->mask;
-	t->at[i] = h;
-}
-
-static uint8_t
-find(const struct table *t, struct kv_hash h)
-{
-	uint64_t i = h.lo & t->mask;
-
-	for (; !is_free(&t->at[i]); i = (i + 1) & t->mask)
-		if (kv_key_hash_is_equal(t->at[i], h))
-			return 1;
-	return 0;
-}
-
 static int
-fill(struct table *t, const struct kv_floor_probe_opts *o)
+fill(struct kv_floor_table *t, const struct kv_floor_probe_opts *o)
 {
-	uint64_t places = 1024, i;
 	char key[KV_KEY_BYTES_MAX];
-	void *map;
+	int rc = kv_floor_table_init(t, o->held);
+	struct kv_hash h;
+	uint64_t i;
 
-	while (places < o->held + o->held / 2)
-		places *= 2;
-	map = mmap(NULL, places * sizeof(*t->at), PROT_READ | PROT_WRITE,
-		   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (map == MAP_FAILED)
-		return -errno;
-	madvise(map, places * sizeof(*t->at), MADV_HUGEPAGE);
-	t->at = map;
-	t->mask = places - 1;
-	for (i = 0; i < o->held; i++) {
+	for (i = 0; rc == 0 && i < o->held; i++) {
 		o->key(o->arg, o->first + i, key);
-		add(t, kv_key_hash(0, key, o->key_len));
+		h = kv_key_hash(0, key, o->key_len);
+		kv_floor_table_add(t, &h, 1);
 	}
-	return 0;
-}
-
-static void
-look_up(const struct table *t, const struct kv_hash *h, size_t n, uint8_t *out)
-{
-	size_t i, j, m;
-
-	for (i = 0; i < n; i += m) {
-		m = kv_min_size(n - i, GROUP);
-		for (j = i; j < i + m; j++)
-			__builtin_prefetch(&t->at[h[j].lo & t->mask]);
-		for (j = i; j < i + m; j++)
-			out[j] = find(t, h[j]);
-	}
+	return rc;
 }
 
 /* The directory: a number, so many hashes; so many bytes back. */
@@ -94,7 +37,7 @@ serve(int fd, const struct kv_floor_probe_opts *o)
 	struct kv_hash *h = malloc(CHUNK * sizeof(*h));
 	uint8_t *out = malloc(o->ask_max);
 	int epoll = kv_floor_io_watch(fd);
-	struct table t = { 0 };
+	struct kv_floor_table t = { 0 };
 	uint64_t n, i;
 	size_t m;
 
@@ -106,7 +49,7 @@ serve(int fd, const struct kv_floor_probe_opts *o)
 			m = kv_min_u64(n - i, CHUNK);
 			if (kv_floor_io_take(epoll, fd, h, m * sizeof(*h)) < 0)
 				_exit(0);
-			look_up(&t, h, m, out + i);
+			kv_floor_table_find(&t, h, m, out + i);
 		}
 		if (kv_floor_io_give(fd, out, n) < 0)
 			break;

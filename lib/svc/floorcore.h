@@ -8,6 +8,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "store/key.h"
+
 uint64_t kv_floor_io_now(void);
 
 struct kv_seg;
@@ -34,6 +36,23 @@ int kv_floor_io_pair(int fds[2]);
 int kv_floor_io_listen(uint16_t *port);
 int kv_floor_io_dial(const char *addr, uint16_t port);
 void kv_floor_io_nodelay(int fd);
+
+/* Hashes of keys, by open addressing with linear probing; all zero is a free
+ * place. Memory is read ahead of the keys of a call. It ends with the process.
+ */
+struct kv_floor_table {
+	struct kv_hash *at;
+	uint64_t mask;
+};
+
+/* With room for so many, faulted in. 0 or -errno. */
+int kv_floor_table_init(struct kv_floor_table *t, uint64_t keys);
+/* They are not there yet. */
+void kv_floor_table_add(const struct kv_floor_table *t, const struct kv_hash *h,
+			size_t n);
+/* found[i]: 1 or 0. */
+void kv_floor_table_find(const struct kv_floor_table *t,
+			 const struct kv_hash *h, size_t n, uint8_t *found);
 
 /* As fork(); the child ends when this process does. */
 pid_t kv_floor_io_fork(void);

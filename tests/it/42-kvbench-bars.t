@@ -16,7 +16,8 @@ put_copy GB/s copy
 put_4k us chain
 get_4k us chain
 exist_32 us chain
-publish M keys/s bar'
+publish M keys/s bar
+publish_bare M keys/s publish'
 RAW='raw_write GB/s writev
 raw_write_own GB/s copy'
 ROOM='put_fresh GB/s copy

@@ -110,7 +110,7 @@ static void
 chains(void **state)
 {
 	const struct kv_floor_hops hops[] = {
-		kv_floor_hops_put(130, 4096),
+		kv_floor_hops_put(1, 130, 4096),
 		kv_floor_hops_get(130, 4096),
 		kv_floor_hops_exist(32),
 	};
@@ -207,6 +207,49 @@ probes(void **state)
 	kv_floor_probe_close(&p);
 }
 
+struct wanted {
+	uint64_t next;
+	bool is_other; /* than the next one */
+};
+
+static void
+key_note(void *arg, uint64_t i, char *key)
+{
+	struct wanted *w = arg;
+
+	w->is_other = w->is_other || i != w->next;
+	w->next = i + 1;
+	snprintf(key, 30, "%029llu", (unsigned long long)i);
+}
+
+static void
+publishes(void **state)
+{
+	struct wanted w = { .next = 77 };
+	struct kv_floor_publish_opts o = {
+		.keys = 100,
+		.flight = 4,
+		.key_len = 30,
+		.bytes = 256,
+		.first = 77,
+		.keys_max = 60050,
+		.key = key_note,
+		.arg = &w,
+	};
+	uint64_t keys = 0;
+
+	(void)state;
+	/* No more than there is room for, in whole calls; each of them once. */
+	assert_true(kv_floor_publish(&o, UINT64_MAX, &keys) > 0);
+	assert_int_equal(keys, 60000);
+	assert_false(w.is_other);
+	assert_int_equal(w.next, 77 + 60000);
+
+	/* Not one once the time is over. */
+	assert_true(kv_floor_publish(&o, 0, &keys) >= 0);
+	assert_int_equal(keys, 0);
+}
+
 int
 main(void)
 {
@@ -214,7 +257,7 @@ main(void)
 		cmocka_unit_test(copies),  cmocka_unit_test(no_memory),
 		cmocka_unit_test(writes),  cmocka_unit_test(chains),
 		cmocka_unit_test(streams), cmocka_unit_test(loopback),
-		cmocka_unit_test(probes),
+		cmocka_unit_test(probes),  cmocka_unit_test(publishes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
