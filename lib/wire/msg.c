@@ -10,6 +10,7 @@
 
 #include "base/attr.h"
 #include "base/num.h"
+#include "wire/msgsum.h"
 
 enum {
 	TYPES = 256,
@@ -96,6 +97,8 @@ body_sum(const void *body, size_t len, uint64_t id, unsigned type)
 {
 	uint64_t seed = id ^ (uint64_t)type << 48;
 
+	if (len >= KV_MSGSUM_WIDE_MIN)
+		return (uint32_t)kv_msgsum_wide(body, len, seed);
 	return (uint32_t)XXH3_64bits_withSeed(body, len, seed);
 }
 
