@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/attr.h"
+#include "base/warm.h"
 #include "store/dirtab.h"
 
 /*
@@ -15,15 +16,16 @@
 
 enum {
 	GROUPS_MIN = 16,
-	/* Entries a group on average: from so many on the table doubles, below
-	 * so many halves it shrinks. A group of 232 bytes then costs 39 to 93
-	 * an entry, and with the successor less than 150. */
-	FILL_MAX = 6,
+	/* Halves of an entry a group on average: from so many on the table
+	 * doubles, below so many it shrinks. A group of 232 bytes then costs 42
+	 * to 93 an entry, and with the successor less than 150. */
+	FILL_MAX_HALVES = 11,
 	FILL_MIN_HALVES = 5,
+	/* Homes wait for the successor's memory to be faulted in, until there
+	 * are so many. */
+	FILL_WAIT_HALVES = 13,
 	/* Homes that a change moves: so many that the fill hardly changes until
-	 * all have moved, and so few that the 1,000 adds of a frame touch the
-	 * successor in one huge page at most that is new: it takes 0.3 ms, or
-	 * on a virtual machine, whose host has to find it, 4 ms. */
+	 * all have moved. */
 	MOVES = 2,
 	/* The same to a smaller one, which must keep up with the deletions. */
 	MOVES_DOWN = 8,
@@ -42,6 +44,7 @@ struct slot {
 struct kv_dir {
 	struct kv_dirtab tab[2]; /* the second one only during a move */
 	size_t cursor;           /* homes before it have moved */
+	struct kv_warm warm;     /* for the second one, if it is larger */
 	size_t swept;            /* groups that the sweep has seen */
 	uint64_t entries;
 	uint64_t dead; /* entries of closed slots */
@@ -60,7 +63,9 @@ kv_dir_new(unsigned slots)
 	if (!d)
 		return NULL;
 	d->slots = slots;
+	kv_warm_init(&d->warm);
 	if (kv_dirtab_init(&d->tab[0], GROUPS_MIN) < 0) {
+		kv_warm_fini(&d->warm);
 		free(d);
 		return NULL;
 	}
@@ -72,6 +77,7 @@ kv_dir_free(struct kv_dir *d)
 {
 	if (!d)
 		return;
+	kv_warm_fini(&d->warm);
 	kv_dirtab_fini(&d->tab[0]);
 	kv_dirtab_fini(&d->tab[1]);
 	free(d);
@@ -96,6 +102,22 @@ walk(const struct kv_dir *d, struct kv_hash h, struct kv_dirtab_walk *w)
 	kv_dirtab_walk(w, &d->tab[tab_of(d, h)], h);
 }
 
+static bool
+is_growing(const struct kv_dir *d)
+{
+	return d->tab[1].groups > d->tab[0].groups;
+}
+
+/* Whether so many more homes have memory to go to. */
+static bool
+has_room(struct kv_dir *d, unsigned n)
+{
+	size_t reach = kv_dirtab_reach(&d->tab[1], 2 * (d->cursor + n) - 1);
+
+	return kv_warm_reaches(&d->warm, reach) ||
+	       d->entries * 2 >= d->tab[0].groups * FILL_WAIT_HALVES;
+}
+
 /* A part of a move under way, if there is one. */
 static void
 move_on(struct kv_dir *d)
@@ -104,7 +126,9 @@ move_on(struct kv_dir *d)
 
 	if (!is_moving(d))
 		return;
-	n = d->tab[1].groups > d->tab[0].groups ? MOVES : MOVES_DOWN;
+	n = is_growing(d) ? MOVES : MOVES_DOWN;
+	if (is_growing(d) && !has_room(d, n))
+		return;
 	for (i = 0; i < n; i++)
 		kv_dirtab_move(&d->tab[0], &d->tab[1], d->cursor++);
 	if (d->cursor < d->tab[0].groups) {
@@ -119,11 +143,25 @@ move_on(struct kv_dir *d)
 }
 
 static int
+successor_init(struct kv_dir *d, size_t groups)
+{
+	struct kv_dirtab *t = &d->tab[1];
+	int rc = kv_dirtab_init(t, groups);
+
+	if (rc == 0)
+		kv_warm_set(&d->warm, t->words,
+			    is_growing(d) ? kv_dirtab_reach(t, groups) : 0);
+	return rc;
+}
+
+static int
 grow_if_full(struct kv_dir *d)
 {
-	if (is_moving(d) || d->entries < d->tab[0].groups * FILL_MAX)
+	size_t groups = d->tab[0].groups;
+
+	if (is_moving(d) || d->entries * 2 < groups * FILL_MAX_HALVES)
 		return 0;
-	return kv_dirtab_init(&d->tab[1], d->tab[0].groups * 2);
+	return successor_init(d, groups * 2);
 }
 
 /* Without memory for it the table stays as it is. */
@@ -134,7 +172,7 @@ shrink_if_sparse(struct kv_dir *d)
 
 	if (!is_moving(d) && groups > GROUPS_MIN &&
 	    d->entries * 2 < groups * FILL_MIN_HALVES)
-		(void)kv_dirtab_init(&d->tab[1], groups / 2);
+		(void)successor_init(d, groups / 2);
 }
 
 static bool

@@ -59,6 +59,17 @@ kv_dirtab_fini(struct kv_dirtab *t)
 	*t = (struct kv_dirtab){ 0 };
 }
 
+size_t
+kv_dirtab_reach(const struct kv_dirtab *t, size_t home)
+{
+	size_t bytes = t->groups * (WORD_BYTES + GROUP_BYTES);
+
+	return bytes < HUGE_BYTES
+		       ? 0
+		       : t->groups * WORD_BYTES +
+				 kv_min_size(home + 1, t->groups) * GROUP_BYTES;
+}
+
 static void
 passed_add(uint64_t *word)
 {

@@ -54,6 +54,9 @@ struct kv_dirtab {
 /* groups: a power of two, above 1. 0 or -ENOMEM. */
 int kv_dirtab_init(struct kv_dirtab *t, size_t groups);
 void kv_dirtab_fini(struct kv_dirtab *t);
+/* From `words` on so many bytes are in use once all homes up to this one are;
+ * 0: of a table that has no huge pages. */
+size_t kv_dirtab_reach(const struct kv_dirtab *t, size_t home);
 uint64_t kv_dirtab_bytes(const struct kv_dirtab *t);
 
 /* The place of a new entry of this hash, which the caller fills in with it.

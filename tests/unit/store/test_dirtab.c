@@ -10,6 +10,7 @@ enum {
 	KEYS = 400,
 	GROUPS = 64,
 	PLACES = KV_DIRTAB_PLACES,
+	BIG = 1 << 16, /* groups of a table in huge pages */
 };
 
 /* What should be in the table: how many entries of each key, told apart by
@@ -248,7 +249,6 @@ static void
 test_release(void **state)
 {
 	enum {
-		BIG = 1 << 16,
 		LAST = BIG / 2, /* in the released range */
 	};
 	struct kv_dirtab_entry *e;
@@ -277,6 +277,28 @@ test_release(void **state)
 	assert_int_equal(kv_dirtab_bytes(&t), 0);
 }
 
+/* A small table has nothing to fault in; of a large one the words come first,
+ * and the last home needs all of it. */
+static void
+test_reach(void **state)
+{
+	struct kv_dirtab t;
+	size_t g;
+
+	(void)state;
+	assert_int_equal(kv_dirtab_init(&t, GROUPS), 0);
+	assert_int_equal(kv_dirtab_reach(&t, GROUPS), 0);
+	kv_dirtab_fini(&t);
+	assert_int_equal(kv_dirtab_init(&t, BIG), 0);
+	for (g = 0; g < BIG; g += BIG / 8)
+		assert_int_equal(kv_dirtab_reach(&t, g),
+				 (char *)kv_dirtab_at(&t, g + 1, 0) -
+					 (char *)t.words);
+	assert_int_equal(kv_dirtab_reach(&t, BIG - 1), kv_dirtab_bytes(&t));
+	assert_int_equal(kv_dirtab_reach(&t, BIG + 1), kv_dirtab_bytes(&t));
+	kv_dirtab_fini(&t);
+}
+
 int
 main(void)
 {
@@ -286,6 +308,7 @@ main(void)
 		cmocka_unit_test(test_move),
 		cmocka_unit_test(test_more_passed_than_counted),
 		cmocka_unit_test(test_release),
+		cmocka_unit_test(test_reach),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
