@@ -38,10 +38,14 @@
 
 /* Several masters. One that has not heard of a node for so long does not answer
  * for it any more; and so long after a master's last word the node does without
- * it. (man/kvpool.7 says why.) */
-#define KV_MASTER_WORD_MS 900
-#define KV_NODE_HOLD_MS   1000
-#define KV_NODE_BEAT_MS   250 /* heartbeats, with several masters */
+ * it. (man/kvpool.7 says why.) Who waits for a master asks it so often, and
+ * gives it up when it owes an answer for so long: then a call takes less than a
+ * second, whatever else it waits for. */
+#define KV_MASTER_WORD_MS   650
+#define KV_NODE_HOLD_MS     700
+#define KV_NODE_BEAT_MS     150 /* heartbeats, with several masters */
+#define KV_MASTER_PING_MS   200
+#define KV_MASTER_SILENT_MS 700
 
 /* A master. */
 #define KV_MASTER_CONNS_MAX  10000 /* connections */
@@ -100,6 +104,9 @@ _Static_assert(KV_MASTER_WORD_MS < KV_NODE_HOLD_MS,
 	       "no node does without a master that answers for it");
 _Static_assert(2 * KV_NODE_BEAT_MS < KV_MASTER_WORD_MS,
 	       "a heartbeat has time to come");
+_Static_assert(KV_NODE_BEAT_MS + KV_MASTER_SILENT_MS < 1000 &&
+		       KV_NODE_HOLD_MS < 1000,
+	       "a node gives up a master in time");
 _Static_assert(KV_REPLICAS_MAX <= KV_NODES_MAX,
 	       "replicas lie on different nodes");
 

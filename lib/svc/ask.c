@@ -5,15 +5,26 @@
 
 #include "base/attr.h"
 #include "base/clock.h"
+#include "base/limits.h"
 #include "base/num.h"
 #include "base/status.h"
 
 #define TRY_NS       KV_NS_PER_S
+#define PING_NS      (KV_MASTER_PING_MS * KV_NS_PER_MS)
+#define SILENT_NS    (KV_MASTER_SILENT_MS * KV_NS_PER_MS)
 #define TRY_LEAST_NS (200 * KV_NS_PER_MS)
-/* While there is another one to ask. */
+/* While there is another one to ask; for that is looked again and again. */
 #define TRY_FIRST_NS (300 * KV_NS_PER_MS)
+#define LOOK_NS      (20 * KV_NS_PER_MS)
 
 static void ask_next(struct kv_ask *ask);
+
+static void
+beside_stop(struct kv_ask *ask)
+{
+	kv_rpc_cancel(&ask->ping);
+	kv_loop_timer_del(&ask->beside);
+}
 
 static void
 ask_end(struct kv_ask *ask, int status, const struct kv_msg *msg)
@@ -51,7 +62,7 @@ ask_answered(struct kv_call *call, int status, const struct kv_msg *msg)
 	struct kv_ask *ask = KV_CONTAINER_OF(call, struct kv_ask, call);
 	const struct kv_error_r *e;
 
-	kv_rpc_cancel(&ask->ping);
+	beside_stop(ask);
 	if (status < 0) {
 		/* Silent: the connection is of no use to later calls either. */
 		if (status == -ETIMEDOUT)
@@ -81,8 +92,12 @@ static void
 ask_pinged(struct kv_call *call, int status, const struct kv_msg *msg)
 {
 	struct kv_ask *ask = KV_CONTAINER_OF(call, struct kv_ask, ping);
+	struct kv_loop *loop = ask->ch->loop;
 
 	(void)msg;
+	if (status == 0)
+		kv_loop_timer_set(loop, &ask->beside,
+				  kv_loop_now(loop) + PING_NS);
 	if (status != -ETIMEDOUT)
 		return; /* if the connection is lost the request says so */
 	kv_rpc_cancel(&ask->call);
@@ -91,27 +106,55 @@ ask_pinged(struct kv_call *call, int status, const struct kv_msg *msg)
 }
 
 static void
-ask_ping(struct kv_ask *ask)
+ask_ping(struct kv_timer *t)
 {
+	struct kv_ask *ask = KV_CONTAINER_OF(t, struct kv_ask, beside);
 	struct kv_rpc *rpc = &ask->link->ctl.rpc;
 
+	ask->beside.fn = ask_ping;
 	ask->ping.fn = ask_pinged;
 	if (kv_rpc_begin(rpc, &ask->ping, KV_MSG_PING,
-			 kv_loop_now(ask->ch->loop) + TRY_NS))
+			 kv_loop_now(ask->ch->loop) + SILENT_NS))
 		kv_rpc_end(rpc);
+}
+
+/* Another one would have answered by now. (It may have failed when this one
+ * was asked, and be there again.) */
+static void
+ask_look(struct kv_timer *t)
+{
+	struct kv_ask *ask = KV_CONTAINER_OF(t, struct kv_ask, beside);
+	struct kv_loop *loop = ask->ch->loop;
+
+	if (!kv_hub_master_has_other(ask->ch->hub, 1u << ask->master)) {
+		kv_loop_timer_set(loop, t, kv_loop_now(loop) + LOOK_NS);
+		return;
+	}
+	kv_link_wait_cancel(&ask->wait);
+	kv_rpc_cancel(&ask->call);
+	kv_link_drop(ask->link, -KV_ETIMEOUT);
+	ask_failed(ask, -KV_ETIMEOUT);
+}
+
+static void
+look_later(struct kv_ask *ask)
+{
+	struct kv_loop *loop = ask->ch->loop;
+
+	ask->beside.fn = ask_look;
+	if (ask->master < KV_HUB_MASTERS_MAX && ask->ch->hub->n_masters > 1)
+		kv_loop_timer_set(loop, &ask->beside,
+				  kv_loop_now(loop) + TRY_FIRST_NS);
 }
 
 /* How long this one is waited for, at most. */
 static uint64_t
 ask_patience(const struct kv_ask *ask)
 {
-	struct kv_hub *hub = ask->ch->hub;
-
-	if (ask->master == KV_HUB_MASTERS_MAX)
-		return TRY_NS;
-	if (kv_hub_master_has_failed(hub, (unsigned)ask->master))
+	if (ask->master < KV_HUB_MASTERS_MAX &&
+	    kv_hub_master_has_failed(ask->ch->hub, (unsigned)ask->master))
 		return TRY_LEAST_NS;
-	return kv_hub_master_has_other(hub, ask->tried) ? TRY_FIRST_NS : TRY_NS;
+	return TRY_NS;
 }
 
 static void
@@ -142,7 +185,9 @@ ask_send(struct kv_ask *ask)
 	}
 	kv_rpc_end(rpc);
 	if (ask->try_ns > TRY_NS)
-		ask_ping(ask);
+		ask_ping(&ask->beside);
+	else
+		look_later(ask);
 	kv_conn_flush(rpc->conn);
 }
 
@@ -151,6 +196,7 @@ ask_open(struct kv_link_wait *w, int status)
 {
 	struct kv_ask *ask = KV_CONTAINER_OF(w, struct kv_ask, wait);
 
+	kv_loop_timer_del(&ask->beside);
 	if (status < 0)
 		ask_failed(ask, status);
 	else
@@ -231,6 +277,8 @@ ask_next(struct kv_ask *ask)
 		ask_send(ask);
 	else if (rc < 0)
 		ask_end(ask, rc, NULL);
+	else
+		look_later(ask);
 }
 
 static void
@@ -250,6 +298,7 @@ kv_ask_start(struct kv_chan *ch, struct kv_ask *ask)
 	ask->from_local = false;
 	ask->link = NULL;
 	ask->call = ask->ping = (struct kv_call){ 0 };
+	ask->beside = (struct kv_timer){ 0 };
 	ask->wait = (struct kv_link_wait){ 0 };
 	ask->defer = (struct kv_defer){ .fn = ask_told };
 	ask->over = false;
@@ -266,6 +315,6 @@ kv_ask_cancel(struct kv_ask *ask)
 	kv_loop_defer_del(&ask->defer);
 	kv_link_wait_cancel(&ask->wait);
 	kv_rpc_cancel(&ask->call);
-	kv_rpc_cancel(&ask->ping);
+	beside_stop(ask);
 	ask->link = NULL;
 }

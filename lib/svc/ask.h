@@ -18,8 +18,8 @@ struct kv_ask {
 	unsigned skip;     /* bits of masters that are not asked */
 	uint64_t deadline; /* of the whole, ns */
 	uint64_t try_ns;   /* what one of them may take; 0: a second. So long
-			    * only while it answers a PING beside the request:
-			    * who is silent is given up after a second */
+			    * only while it answers PINGs beside the request:
+			    * who is silent is given up in less */
 	/* Fills body and tail (kv_conn_tail); 0 or -errno, which ends it. Runs
 	 * once for each one that is asked. */
 	int (*build)(struct kv_ask *ask, struct kv_conn *c, void *body);
@@ -30,6 +30,7 @@ struct kv_ask {
 	struct kv_chan *ch;
 	struct kv_call call;
 	struct kv_call ping;
+	struct kv_timer beside; /* the next ping, or look at the others */
 	struct kv_link_wait wait;
 	struct kv_defer defer;
 	struct kv_link *link; /* whom it asks now; NULL: nobody */

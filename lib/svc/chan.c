@@ -6,9 +6,13 @@
 
 #include "base/attr.h"
 #include "base/clock.h"
+#include "base/limits.h"
 #include "base/num.h"
 #include "base/status.h"
 #include "svc/roll.h"
+
+#define PING_NS   (KV_MASTER_PING_MS * KV_NS_PER_MS)
+#define SILENT_NS (300 * KV_NS_PER_MS) /* there is another one to ask */
 
 struct kv_chan_refresh {
 	struct kv_roll roll;
@@ -74,6 +78,7 @@ kv_chan_free(struct kv_chan *ch)
 		kv_link_free(l);
 	for (i = 0; i < KV_HUB_MASTERS_MAX; i++) {
 		kv_link_wait_cancel(&ch->trials[i].wait);
+		kv_rpc_cancel(&ch->trials[i].ping);
 		kv_link_free(ch->masters[i]);
 	}
 	kv_link_free(ch->local);
@@ -194,21 +199,82 @@ trial_over(struct kv_link_wait *w, int status)
 				   kv_link_why(ch->masters[t->i], status));
 }
 
-void
-kv_chan_try_master(struct kv_chan *ch, unsigned i)
+static void
+trial_start(struct kv_chan *ch, unsigned i)
 {
 	struct kv_chan_trial *t = &ch->trials[i];
-	uint64_t now = kv_loop_now(ch->loop);
 	int rc;
 
-	if (t->wait.to || !kv_hub_master_try(ch->hub, i, now))
-		return;
 	t->ch = ch;
 	t->i = i;
 	t->wait.fn = trial_over;
-	rc = kv_link_open(ch->masters[i], &t->wait, false, now + KV_NS_PER_S);
+	rc = kv_link_open(ch->masters[i], &t->wait, false,
+			  kv_loop_now(ch->loop) + KV_NS_PER_S);
 	if (rc != 0)
 		trial_over(&t->wait, rc > 0 ? 0 : rc);
+}
+
+void
+kv_chan_try_master(struct kv_chan *ch, unsigned i)
+{
+	if (!ch->trials[i].wait.to &&
+	    kv_hub_master_try(ch->hub, i, kv_loop_now(ch->loop)))
+		trial_start(ch, i);
+}
+
+/* ---- the master that is asked next ---- */
+
+static void
+pinged(struct kv_call *call, int status, const struct kv_msg *msg)
+{
+	struct kv_chan_trial *t =
+		KV_CONTAINER_OF(call, struct kv_chan_trial, ping);
+	struct kv_link *to = t->ch->masters[t->i];
+
+	(void)msg;
+	if (status != -ETIMEDOUT)
+		return; /* who asks over a lost connection dials again */
+	kv_link_drop(to, -KV_ETIMEOUT);
+	kv_hub_master_down(t->ch->hub, t->i, kv_loop_now(t->ch->loop),
+			   kv_link_why(to, -KV_ETIMEOUT));
+}
+
+static void
+ping(struct kv_chan *ch, unsigned i)
+{
+	struct kv_rpc *rpc = &ch->masters[i]->ctl.rpc;
+	struct kv_chan_trial *t = &ch->trials[i];
+	uint64_t now = kv_loop_now(ch->loop);
+
+	if (t->ping.rpc || now < t->pinged_ns + PING_NS)
+		return;
+	t->ch = ch;
+	t->i = i;
+	t->pinged_ns = now;
+	t->ping.fn = pinged;
+	if (kv_rpc_begin(rpc, &t->ping, KV_MSG_PING, now + SILENT_NS))
+		kv_rpc_end(rpc);
+}
+
+void
+kv_chan_watch_masters(struct kv_chan *ch)
+{
+	struct kv_hub *hub = ch->hub;
+	unsigned i;
+
+	if (hub->n_masters < 2)
+		return;
+	for (i = 0; i < hub->n_masters; i++) {
+		if (kv_hub_master_has_failed(hub, i)) {
+			kv_chan_try_master(ch, i);
+			continue;
+		}
+		if (ch->masters[i]->ctl.state == KV_LINK_UP)
+			ping(ch, i);
+		else if (!ch->trials[i].wait.to)
+			trial_start(ch, i);
+		break;
+	}
 }
 
 /* ---- the table of nodes ---- */

@@ -18,9 +18,12 @@
 
 struct kv_chan;
 
-/* A master that failed, dialled again while nobody waits. */
+/* A master that failed is dialled again, and one that will be asked is asked
+ * for a sign of life, while nobody waits. */
 struct kv_chan_trial {
 	struct kv_link_wait wait;
+	struct kv_call ping;
+	uint64_t pinged_ns;
 	struct kv_chan *ch;
 	unsigned i;
 };
@@ -69,6 +72,9 @@ void kv_chan_refresh_cancel(struct kv_chan *ch, const void *arg);
 
 /* Dials a master that failed; the hub is told what came of it. */
 void kv_chan_try_master(struct kv_chan *ch, unsigned i);
+/* For a call that waits for something else: does the master that it may ask
+ * next still answer? If not the hub knows it by then. To be asked often. */
+void kv_chan_watch_masters(struct kv_chan *ch);
 
 /* Tells the master what was seen of an owner, when that is news. */
 void kv_chan_report(struct kv_chan *ch, const struct kv_id *boot, int status);

@@ -158,6 +158,8 @@ frame_done(struct kv_getgroup *g)
 	g->base.pos = g->base.end;
 	if (g->base.pos == g->base.n && group_rewind(g)) {
 		g->is_pausing = true;
+		/* For those of which nobody here knows. */
+		kv_chan_watch_masters(g->op->ch);
 		group_wait(g, kv_loop_now(g->op->ch->loop) + BUSY_NS);
 		return;
 	}

@@ -125,7 +125,8 @@ kv_heartbeat_take(struct kv_session *s, const struct kv_msg *msg)
 	ids = kv_cut_array(&cut, listed, sizeof(struct kv_le64));
 	if (!kv_cut_done(&cut) || (listed > 0 && listed != kv_get32(r->nodes)))
 		return false;
-	s->heard_ns = kv_loop_now(s->node->loop);
+	/* Not before the master gave the stamp. */
+	s->heard_ns = kv_loop_refresh(s->node->loop);
 	s->stamp = kv_get64(r->stamp);
 	if (r->flags & KV_HEARTBEAT_AGAIN)
 		memset(s->told, 0, sizeof(s->told));
@@ -147,7 +148,7 @@ kv_heartbeat_start(struct kv_session *s, uint64_t stamp)
 {
 	kv_loop_timer_del(&s->hold);
 	s->is_held = false;
-	s->heard_ns = kv_loop_now(s->node->loop);
+	s->heard_ns = kv_loop_refresh(s->node->loop);
 	s->told_keys = 0;
 	s->told_ready = 0;
 	s->is_hurried = false;

@@ -205,10 +205,15 @@ refresh(struct kv_master *m)
 		k->flags |= KV_LOOKUP_LACKS;
 }
 
+/* This turn may have begun long before the question came: what counts is
+ * whether nodes do without this master by now. */
 static struct kv_peermasters *
 refreshed(struct kv_master *m)
 {
-	if (kv_loop_now(m->loop) >= m->others.until)
+	uint64_t now = m->others.told_of > 1 ? kv_loop_refresh(m->loop)
+					     : kv_loop_now(m->loop);
+
+	if (now >= m->others.until)
 		refresh(m);
 	return &m->others;
 }

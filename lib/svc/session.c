@@ -19,8 +19,8 @@
 #include "svc/putkey.h"
 #include "wire/msg.h"
 
-#define SILENT_NS      (1 * KV_NS_PER_S)
-#define WATCH_NS       (250 * KV_NS_PER_MS)
+#define SILENT_NS      (KV_MASTER_SILENT_MS * KV_NS_PER_MS)
+#define WATCH_NS       (100 * KV_NS_PER_MS)
 #define DIAL_NS        (2 * KV_NS_PER_S)
 #define VERDICT_NS     (10 * KV_NS_PER_S)
 #define BACKOFF_NS_MIN (100 * KV_NS_PER_MS)
@@ -132,33 +132,40 @@ kv_session_rejoin(struct kv_node *node)
 /* ---- silence ---- */
 
 static void
+watch_until(struct kv_session *s, uint64_t at)
+{
+	s->watch_ns = at;
+	kv_loop_timer_set(s->node->loop, &s->watch, at);
+}
+
+/* What comes late says that this node did not run: the master is not held to
+ * that time. */
+static void
 session_watch(struct kv_timer *t)
 {
 	struct kv_session *s = KV_CONTAINER_OF(t, struct kv_session, watch);
-	struct kv_loop *loop = s->node->loop;
-	uint64_t now = kv_loop_now(loop);
-	uint64_t due = kv_max_u64(s->answered_ns, s->busy_ns) + SILENT_NS;
+	uint64_t now = kv_loop_now(s->node->loop), due;
 
 	if (kv_list_is_empty(&s->rpc.calls))
 		return;
+	s->busy_ns = kv_max_u64(s->answered_ns, s->busy_ns) + now - s->watch_ns;
+	due = s->busy_ns + SILENT_NS;
 	if (now >= due)
 		kv_session_lost(s, "it is silent");
 	else
-		kv_loop_timer_set(loop, &s->watch,
-				  kv_min_u64(due, now + WATCH_NS));
+		watch_until(s, kv_min_u64(due, now + WATCH_NS));
 }
 
 void *
 kv_session_begin(struct kv_session *s, struct kv_call *call,
 		 enum kv_msg_type type)
 {
-	struct kv_loop *loop = s->node->loop;
-	uint64_t now = kv_loop_now(loop);
+	uint64_t now = kv_loop_now(s->node->loop);
 
 	if (kv_list_is_empty(&s->rpc.calls))
 		s->busy_ns = now;
 	if (!s->watch.loop)
-		kv_loop_timer_set(loop, &s->watch, now + WATCH_NS);
+		watch_until(s, now + WATCH_NS);
 	return kv_rpc_begin(&s->rpc, call, type, now + CALL_NS);
 }
 

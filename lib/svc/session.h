@@ -43,6 +43,7 @@ struct kv_session {
 	struct kv_call call;   /* HELLO, JOIN, HEARTBEAT: one at a time */
 	struct kv_timer timer; /* back-off, heartbeat */
 	struct kv_timer watch; /* while an answer is owed */
+	uint64_t watch_ns;     /* when it is to look */
 	uint64_t busy_ns;      /* since then one always was */
 	uint64_t answered_ns;  /* the last one came */
 	uint64_t backoff_ns;

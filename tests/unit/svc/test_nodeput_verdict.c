@@ -158,9 +158,9 @@ a_silent_master_is_not_waited_for(void **state)
 	simreq_open_tcp(&r, &sim);
 	sim.masters[0].is_mute = true;
 	id = simreq_put(&r, &item, 1, &opts);
-	simnode_run(&sim, 900);
+	simnode_run(&sim, 650);
 	assert_int_equal(simreq_put_status(&r, id, 0), -1);
-	simnode_run(&sim, 500);
+	simnode_run(&sim, 200);
 	assert_int_equal(simreq_put_status(&r, id, 0), KV_OK);
 	assert_int_equal(simnode_stat(&sim, "sessions_lost"), 1);
 	simreq_close(&r);

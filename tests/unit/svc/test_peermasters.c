@@ -253,12 +253,12 @@ a_master_without_news_is_forgotten(void **state)
 	(void)state;
 	beat(&a, &o, 1);
 	for (i = 0; i < 3; i++) {
-		rig_ms(250);
+		rig_ms(200);
 		beat(&a, &o, 1);
 		assert_int_equal(rig_flags(&req), 0);
 	}
 	/* The node lives, but has not heard of it for as long. */
-	rig_ms(250);
+	rig_ms(200);
 	beat(&a, &o, 1);
 	assert_int_equal(rig_flags(&req), UNSURE);
 	o.stamp = 2;
@@ -307,12 +307,12 @@ a_node_is_fresh_as_long_as_it_repeats_stamps(void **state)
 	assert_int_equal(rig_put(&a, 1, 10, 0), KV_VERDICT_STAYS);
 	a.room.others = 0;
 	for (i = 0; i < 3; i++) {
-		rig_ms(250);
+		rig_ms(200);
 		rig_beat(&a); /* with an old one */
 		wireframe_free(rig_wait(&a.p, KV_MSG_HEARTBEAT_R));
 		assert_true(rig_exists(&req, 1));
 	}
-	rig_ms(250);
+	rig_ms(200);
 	rig_beat(&a);
 	wireframe_free(rig_wait(&a.p, KV_MSG_HEARTBEAT_R));
 	/* Nobody speaks for it now, so what it has is shown. */
@@ -334,7 +334,7 @@ a_node_that_another_master_hears_is_left_to_it(void **state)
 		beat(&a, &o, 1);
 		assert_int_equal(rig_flags(&req), i < 4 ? 0 : LACKS);
 		assert_int_equal(rig_exists(&req, 1), i < 4);
-		rig_ms(250);
+		rig_ms(200);
 	}
 	assert_int_equal(rig_owners(&req, 1), 0);
 	assert_int_equal(rig_state(&req, &b), KV_NODE_LIVE);
@@ -359,7 +359,7 @@ part(void)
 	for (i = 0; i < 5; i++) {
 		o.stamp = i + 1;
 		beat(&a, &o, 1);
-		rig_ms(i < 4 ? 250 : 1);
+		rig_ms(i < 4 ? 200 : 1);
 	}
 	assert_int_equal(rig_flags(&req), LACKS);
 	assert_false(rig_exists(&req, 1));
