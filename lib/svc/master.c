@@ -49,6 +49,7 @@ ticked(struct kv_timer *t)
 	kv_member_tick(m);
 	kv_missed_tick(m);
 	(void)kv_peermasters_flags(m);
+	kv_verdict_tick(m);
 	kv_locate_tick(m);
 	m->tick_due = kv_loop_now(m->loop) + KV_MASTER_TICK_NS;
 	/* It had its place in the heap until now. */

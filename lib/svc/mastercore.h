@@ -276,6 +276,7 @@ struct kv_member {
 
 	/* verdict.c */
 	struct kv_list asking;   /* others' keys, for it to confirm a rival */
+	unsigned n_checks;       /* CHECKs that it has not answered */
 	struct kv_bytes decides; /* entries of the next DECIDE */
 	bool is_deaf;            /* some of them are lost: it must sync */
 	uint64_t silent_since;   /* the first CHECK that it did not answer */
@@ -376,6 +377,7 @@ void kv_verdict_gone(struct kv_master *m, struct kv_hash h);
 /* Its session ended: what it was to confirm is not confirmed. */
 void kv_verdict_lost(struct kv_member *mb);
 void kv_verdict_flush(struct kv_defer *d);
+void kv_verdict_tick(struct kv_master *m);
 void kv_verdict_fini(struct kv_master *m);
 
 /* ---- peermasters.c: what other masters know ---- */
@@ -393,6 +395,9 @@ uint8_t kv_peermasters_flags(struct kv_master *m);
 bool kv_peermasters_is_fresh(const struct kv_member *mb);
 /* A node began, ended, or was hidden. */
 void kv_peermasters_changed(struct kv_master *m);
+/* It may be that the node does without this master by now: another one speaks
+ * for it, or could do so, for all that is told here. */
+bool kv_peermasters_is_apart(const struct kv_member *mb);
 /* The node joined. */
 void kv_peermasters_joined(struct kv_member *mb);
 /* What a heartbeat says of others, and the answer to it. -EPROTO: broken. */

@@ -257,6 +257,16 @@ kv_peermasters_absent(struct kv_master *m, uint64_t *ids, unsigned max)
 	return found;
 }
 
+bool
+kv_peermasters_is_apart(const struct kv_member *mb)
+{
+	const struct kv_master *m = mb->m;
+
+	return mb->is_parted ||
+	       (mb->room.sessions > 1 && m->others.flags & KV_LOOKUP_UNSURE &&
+		kv_loop_now(m->loop) >= mb->fresh_until);
+}
+
 void
 kv_peermasters_changed(struct kv_master *m)
 {

@@ -190,6 +190,7 @@ checked(struct kv_call *call, int status, const struct kv_msg *msg)
 		unanswered(ck->owner, status);
 	}
 	kv_rpc_cancel(call);
+	ck->owner->n_checks--;
 	judge_all(ck->owner, &ck->opens, answers, SILENT);
 	free(ck);
 }
@@ -242,6 +243,7 @@ check_send(struct check *ck)
 			.flags = o->is_shown ? KV_PUBLISH_SHOWN : 0,
 		};
 	kv_rpc_end(&owner->rpc);
+	owner->n_checks++;
 	kv_master_count(owner->m, KV_MASTERSTAT_CHECKS, ck->n);
 	return true;
 }
@@ -280,13 +282,28 @@ kv_verdict_flush(struct kv_defer *d)
 	}
 }
 
+/* What only such an owner could confirm it does not: it has another master by
+ * now, and its claimant waits. */
+void
+kv_verdict_tick(struct kv_master *m)
+{
+	struct kv_member *mb;
+	unsigned at;
+
+	if (kv_htab_count(&m->opens) == 0)
+		return;
+	for (at = 0; (mb = kv_member_next(m, &at));)
+		if (mb->n_checks > 0 && kv_peermasters_is_apart(mb))
+			sync_anew(mb);
+}
+
 /* ---- deciding ---- */
 
 static bool
 is_well(const struct kv_member *mb)
 {
 	return mb->peer && kv_conn_is_open(mb->peer->conn) && !mb->is_deaf &&
-	       !mb->is_parted && !mb->has_missed &&
+	       !kv_peermasters_is_apart(mb) && !mb->has_missed &&
 	       mb->state != KV_NODE_SUSPECT;
 }
 
@@ -354,7 +371,8 @@ drop_unfounded(struct kv_member *claimant, struct kv_hash h,
 
 	for (i = 0; i < view->n; i++) {
 		mb = kv_member_now(m->members[view->slots[i]]);
-		if (mb != kv_member_now(claimant) && mb->peer && !mb->is_parted)
+		if (mb != kv_member_now(claimant) && mb->peer &&
+		    !kv_peermasters_is_apart(mb))
 			continue;
 		dropped |= kv_dir_del(m->dir, h, view->id, view->slots[i]);
 		if (mb != kv_member_now(claimant))

@@ -406,6 +406,50 @@ who_is_asked_hears_of_the_other_copy(void **state)
 	assert_int_equal(check_flags(2, KV_PUBLISH_SHOWN), KV_PUBLISH_SHOWN);
 }
 
+/* Puts at a what silent b has, while nobody tells of the other master: how long
+ * a waits for the verdict, in ms; 0: for longer than a second. */
+static unsigned
+rival_ms(unsigned key, uint8_t sessions)
+{
+	struct wireframe *f;
+	unsigned ms;
+
+	b.room.sessions = sessions;
+	beat(&b, NULL, 0);
+	assert_int_equal(rig_put(&b, key, 10, 0), KV_VERDICT_STAYS);
+	assert_int_equal(rig_put(&a, key, 20, 0), KV_VERDICT_OPEN);
+	for (ms = 50; ms <= 1000; ms += 50) {
+		rig_ms(50);
+		beat(&a, NULL, 0);
+		if (wirepeer_count(&a.p.w, KV_MSG_DECIDE) == 0)
+			continue;
+		f = rig_wait(&a.p, KV_MSG_DECIDE);
+		assert_int_equal(((struct kv_decide_ent *)f->tail)->verdict,
+				 KV_VERDICT_STAYS);
+		wireframe_free(f);
+		return ms;
+	}
+	return 0;
+}
+
+static void
+one_that_may_have_another_master_is_not_waited_for(void **state)
+{
+	(void)state;
+	up(&b, "10.0.0.3", 2, 2);
+	assert_in_range(rival_ms(1, 2), 600, 800);
+	assert_int_equal(rig_owners(&req, 1), A);
+	rig_expect_dropped(&b.p);
+}
+
+static void
+one_that_had_this_one_alone_is(void **state)
+{
+	(void)state;
+	up(&b, "10.0.0.3", 2, 2);
+	assert_int_equal(rival_ms(1, 1), 0);
+}
+
 static void
 when_it_comes_back_nothing_old_is_shown(void **state)
 {
@@ -547,6 +591,8 @@ main(void)
 		TWO(a_node_that_another_master_hears_is_left_to_it),
 		TWO(what_it_has_is_judged_by_the_other_one),
 		TWO(who_is_asked_hears_of_the_other_copy),
+		TWO(one_that_may_have_another_master_is_not_waited_for),
+		TWO(one_that_had_this_one_alone_is),
 		TWO(when_it_comes_back_nothing_old_is_shown),
 		TWO(a_suspect_node_is_left_to_others_too),
 		TWO(a_master_that_was_stopped_answers_for_nobody),
