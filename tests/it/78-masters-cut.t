@@ -2,15 +2,15 @@
 # Two masters and two nodes, each on a host of its own, and the network between
 # them cut, in the middle of a load that looks at every byte: a master from all,
 # a node from a master, one way or both, each node from another master. No call
-# fails, none takes a second longer than it should, and what was put is found at
-# each moment, with its value.
+# fails, none takes longer than a second, and what was put is found at each
+# moment, with its value.
 # shellcheck disable=SC2046 # at gives several words
 . "$(dirname "$0")/../lib/tap.sh"
 . "$(dirname "$0")/../lib/cluster.sh"
 . "$(dirname "$0")/../lib/promise.sh"
 require ip
 
-MOST=$((1000 + 350 * KV_SLOW)) # ms of a call
+MOST=$((1000 + 350 * (KV_SLOW - 1))) # ms of a call
 SECONDS_OF_LOAD=$(secs 9)
 netns_init || skip_all 'network namespaces are not allowed here'
 for host in a:1 b:2 r:3 m1:8 m2:9; do
@@ -144,7 +144,6 @@ IN="ip netns exec $NS-b" watch kept --do=put --once --prefix=kept --keys=60 \
 is "$(sum kept 3)" 60 'what is kept is put'
 under_load isolated isolate
 under_load deaf one_way
-MOST=$((MOST + 1000)) # both masters are hit, each by the same call
 under_load split split
 for node in a b; do
 	ok "$node holds nothing for anybody" try_for 5 idle $node

@@ -19,24 +19,12 @@ cluster_call_free(struct sim_call *call)
 	free(call);
 }
 
+/* A put waits for one of the same key by who cannot reach the node. */
 static bool
-is_parted(const struct cluster *cl)
+is_prompt(const struct sim_call *call)
 {
-	unsigned i;
-
-	for (i = 0; i < cl->o.requesters; i++)
-		if (cl->requesters[i].is_parted)
-			return true;
-	return false;
-}
-
-/* A get waits for a put of one key, then for a silent master, of another. */
-static uint64_t
-patience(const struct sim_call *call)
-{
-	bool may_wait_twice = call->kind == CALL_GET && call->n > 1;
-
-	return call->r->cl->patience_ns + (may_wait_twice ? KV_NS_PER_S : 0);
+	return call->kind != CALL_REMOVE && cluster_is_promised(call) &&
+	       call->r->is_alive && !call->r->cl->is_node_lost;
 }
 
 void
@@ -44,13 +32,11 @@ cluster_call_ended(struct sim_call *call)
 {
 	struct cluster *cl = call->r->cl;
 	uint64_t took = cl->clock.ns - call->started;
-	bool is_remove = call->kind == CALL_REMOVE;
 	/* Each master has its time, and is asked again within that. */
-	uint64_t most = DEADLINE_NS * (is_remove ? 2 * cl->o.masters : 1);
+	uint64_t masters = call->kind == CALL_REMOVE ? 2 * cl->o.masters : 1;
 
-	/* A put waits for one of the same key by who cannot reach the node. */
-	if (took > most + SLACK_NS || (cluster_is_well(call) && !is_remove &&
-				       !is_parted(cl) && took > patience(call)))
+	if (took > DEADLINE_NS * masters + SLACK_NS ||
+	    (is_prompt(call) && took > cl->patience_ns))
 		cluster_forbid(cl, "requester %u: a call took %.6f s",
 			       call->r->i, (double)took / 1e9);
 	call->r->call = NULL;

@@ -81,6 +81,7 @@ struct cluster {
 			       * nothing need be found */
 	bool is_crashed;      /* nothing is broken but a node with a pool file,
 			       * which was killed */
+	bool is_node_lost;    /* some requester cannot reach a node */
 	bool is_damaging;     /* what dead nodes left is written over */
 	bool is_stale;        /* a master has not heard of a removal: what it
 			       * says of existence does not count */

@@ -115,6 +115,7 @@ part(struct cluster *cl)
 
 	if (strcmp(host, cl->nodes[n].host) == 0)
 		return;
+	cl->is_node_lost = true;
 	cut_some(cl, host, cl->nodes[n].host);
 	for (i = 0; i < cl->o.requesters; i++)
 		if (strcmp(cl->requesters[i].host, host) == 0 ||
@@ -156,7 +157,7 @@ crash(struct cluster *cl)
 	for (i = 0; i < cl->o.requesters; i++)
 		cl->requesters[i].is_parted = true;
 	cluster_node_kill(cl, n);
-	cl->is_crashed = true;
+	cl->is_crashed = cl->is_node_lost = true;
 	if (kv_rng_below(&cl->rng, 2) == 0)
 		return;
 	cluster_run(cl, kv_rng_below(&cl->rng, 3 * KV_NS_PER_S));
@@ -267,7 +268,7 @@ cluster_recover(struct cluster *cl)
 	if (cl->is_undone)
 		cluster_model_forget(cl);
 	cl->is_split = cl->is_undone = cl->is_afflicted = false;
-	cl->is_stale = cl->is_crashed = false;
+	cl->is_stale = cl->is_crashed = cl->is_node_lost = false;
 }
 
 void
@@ -280,5 +281,5 @@ cluster_settle(struct cluster *cl)
 	cluster_removals_done(cl);
 	cl->is_quiet = true;
 	cl->is_undone = cl->is_afflicted = cl->is_stale = false;
-	cl->patience_ns = 1350 * KV_NS_PER_MS;
+	cl->patience_ns = KV_NS_PER_S;
 }

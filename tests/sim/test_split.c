@@ -6,6 +6,7 @@
 #include "svc/ask.h"
 #include "svc/getop.h"
 #include "svc/putop.h"
+#include "svc/survey.h"
 #include "test.h"
 
 static struct cluster *cl;
@@ -270,7 +271,75 @@ one_that_is_silent_is_not(void **state)
 	assert_int_equal(put_at("n1"), 0);
 	cluster_master_freeze(cl, 0, true);
 	assert_int_equal(remove_all(&ms), 1);
-	assert_true(ms < 1100);
+	assert_in_range(ms, 600, 800);
+}
+
+static void
+falls_silent(struct kv_timer *t)
+{
+	(void)t;
+	cluster_master_freeze(cl, 0, true);
+}
+
+/* It answers signs of life at first. */
+static void
+one_that_falls_silent_is_not(void **state)
+{
+	struct kv_timer t = { .fn = falls_silent };
+	uint64_t ms;
+
+	(void)state;
+	assert_int_equal(put_at("n1"), 0);
+	cut("m0", "n1");
+	kv_loop_timer_set(cl->loop, &t, cl->clock.ns + 500 * KV_NS_PER_MS);
+	assert_int_equal(remove_all(&ms), 1);
+	assert_in_range(ms, 1100, 1450);
+}
+
+/* ---- what waits ends together ---- */
+
+static void
+asked(struct kv_survey *s, int rc)
+{
+	(void)s;
+	(void)rc;
+	is_done = true;
+}
+
+static uint64_t
+exist_ms(struct sim_requester *r)
+{
+	uint64_t began = cl->clock.ns;
+	struct kv_survey_key key = { .hash = kv_key_hash(r->hub.key_seed, name,
+							 strlen(name)) };
+	struct kv_survey s = { .keys = &key,
+			       .n = 1,
+			       .exist_only = true,
+			       .deadline = began + 5 * KV_NS_PER_S,
+			       .done = asked };
+
+	is_done = false;
+	kv_loop_refresh(cl->loop);
+	kv_survey_start(r->ch, &s);
+	wait_done();
+	kv_survey_fini(&s);
+	return (cl->clock.ns - began) / KV_NS_PER_MS;
+}
+
+/* The only one that is thought to answer does not, but the other one is there
+ * again. */
+static void
+one_that_is_back_is_not_passed_over(void **state)
+{
+	(void)state;
+	assert_int_equal(put_at("n1"), 0);
+	cluster_master_freeze(cl, 0, true);
+	assert_in_range(exist_ms(far), 290, 320);
+	assert_in_range(exist_ms(far), 0, 5);
+	cluster_master_freeze(cl, 0, false);
+	cluster_run(cl, 3 * KV_NS_PER_S);
+	cluster_master_freeze(cl, 1, true);
+	assert_in_range(exist_ms(far), 290, 320);
 }
 
 int
@@ -291,6 +360,10 @@ main(void)
 			teardown),
 		cmocka_unit_test_setup_teardown(one_that_is_silent_is_not,
 						setup, teardown),
+		cmocka_unit_test_setup_teardown(one_that_falls_silent_is_not,
+						setup, teardown),
+		cmocka_unit_test_setup_teardown(
+			one_that_is_back_is_not_passed_over, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
