@@ -15,6 +15,9 @@
 #define FRAME_KEYS 16384
 /* A node that is silent so long is not waited for. */
 #define POLL_NS KV_NS_PER_S
+/* Who only asks knows the nodes as of when it began: the table is asked for,
+ * beside the call, when it is older. */
+#define NODES_AGE_NS (3 * KV_NS_PER_S)
 /* One that the master hides is most likely dead. */
 #define POLL_HIDDEN_NS (250 * KV_NS_PER_MS)
 
@@ -468,10 +471,19 @@ round_start(struct kv_survey *s)
 	master_next(s);
 }
 
+/* A node that came meanwhile is asked when masters do not know, or are away. */
+static void
+nodes_refresh(struct kv_chan *ch)
+{
+	if (kv_hub_is_stale(ch->hub, kv_loop_now(ch->loop), NODES_AGE_NS))
+		kv_chan_refresh(ch, NULL, NULL);
+}
+
 /* All keys of a round were asked. */
 static void
 round_next(struct kv_survey *s)
 {
+	nodes_refresh(s->ch);
 	/* Frames may have been answered by different ones. */
 	s->spoke |= s->answered;
 	s->gaps |= s->flags;

@@ -201,6 +201,30 @@ one_of_two_copies_is_there_all_the_time(void **state)
 	}
 }
 
+/* ---- who only asks ---- */
+
+static void
+a_node_that_came_later_is_known_when_no_master_is(void **state)
+{
+	(void)state;
+	cluster_node_kill(cl, 1);
+	cluster_run(cl, 20 * KV_NS_PER_S);
+	strcpy(name, "other");
+	assert_int_equal(put_at("n0"), 0);
+	cluster_node_start(cl, 1);
+	cluster_run(cl, 6 * KV_NS_PER_S);
+	strcpy(name, "k");
+	assert_int_equal(put_from(&cl->requesters[0], "n1"), 0);
+	strcpy(name, "none");
+	assert_int_equal(get(), -KV_EMISS);
+	cluster_run(cl, 10 * KV_NS_PER_MS);
+	cluster_master_kill(cl, 0);
+	cluster_master_kill(cl, 1);
+	cluster_run(cl, KV_NS_PER_S);
+	strcpy(name, "k");
+	assert_int_equal(get(), 0);
+}
+
 /* ---- what takes longer than a second ---- */
 
 static int status;
@@ -355,6 +379,9 @@ main(void)
 		cmocka_unit_test_setup_teardown(
 			one_of_two_copies_is_there_all_the_time, setup,
 			teardown),
+		cmocka_unit_test_setup_teardown(
+			a_node_that_came_later_is_known_when_no_master_is,
+			setup, teardown),
 		cmocka_unit_test_setup_teardown(
 			a_master_that_works_on_it_is_waited_for, setup,
 			teardown),
