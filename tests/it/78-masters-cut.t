@@ -91,6 +91,7 @@ under_load()
 			cut -d: -f2 | sort -n | tail -n 1)
 		ok "$name: no call takes long at $node: $took ms" \
 			within "$took" $MOST
+		[ "$took" -le $MOST ] || diag "$(cat "$T/$name-$node.json")"
 		driven "$name-get-$node" "$name: get at $node"
 		is "$(sum "$name-get-$node" 4) $(sum "$name-get-$node" 8)" \
 			'0 0' "$name: get finds all at $node"
