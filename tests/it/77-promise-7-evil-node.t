@@ -12,14 +12,21 @@ start_master m
 start_client a --global-segment-size=64MB
 wait_nodes 1
 
-# evil NAME OPTION...: with its address in evil_addr
+# evil NAME OPTION...: with its address in evil_addr; on another port when
+# somebody has taken the first one
 evil()
 {
 	evil_name=$1
 	shift
-	evil_addr=127.0.0.1:$(free_port)
-	drive "$evil_name" evil --listen="$evil_addr" --corpus="$CORPUS" \
-		--seconds=$((LOAD + 6)) "$@"
+	for _ in 1 2 3; do
+		evil_addr=127.0.0.1:$(free_port)
+		drive "$evil_name" evil --listen="$evil_addr" \
+			--corpus="$CORPUS" --seconds=$((LOAD + 6)) "$@"
+		grep -q '^running' "$T/$evil_name.err" && return
+		driven_no_more "$evil_name"
+	done
+	diag "$evil_name does not start: $(cat "$T/$evil_name.err")"
+	exit 70
 }
 
 evil node1 --join="$MASTERS" --prefix=h

@@ -53,7 +53,22 @@ addr()
 	cat "$T/$1.addr"
 }
 
-# A TCP port on which nobody listens. Not one that the kernel gives out.
+# claim PORT: for as long as this test runs, also while nobody listens there;
+# not if another one has it.
+claim()
+{
+	mkdir -p "$cluster_claims"
+	(
+		flock 9
+		read -r cluster_pid <"$cluster_claims/$1"
+		[ ! -d "/proc/${cluster_pid:-none}" ] &&
+			echo $$ >"$cluster_claims/$1"
+	) 2>/dev/null 9>"$cluster_claims/lock"
+}
+cluster_claims=${TMPDIR:-/tmp}/kv.ports.$(id -u)
+
+# A TCP port on which nobody listens, and no other test of this user will. Not
+# one that the kernel gives out.
 free_port()
 {
 	while :; do
@@ -61,7 +76,8 @@ free_port()
 		cluster_port=$((20000 + cluster_port % 12000))
 		cluster_hex=$(printf ':%04X ' $cluster_port)
 		grep -qs " [0-9A-F]*$cluster_hex" /proc/net/tcp \
-			/proc/net/tcp6 || break
+			/proc/net/tcp6 && continue
+		claim $cluster_port && break
 	done
 	echo "$cluster_port"
 }
@@ -117,11 +133,16 @@ start()
 	exit 70
 }
 
-# What its log said before goes to $T/NAME.old.
+# What its log said before goes to $T/NAME.old. Others know its port: where
+# somebody has taken that for a while, it is waited for.
 again()
 {
-	cat "$T/$1.log" >>"$T/$1.old"
-	eval "launch $1 $(cat "$T/$1.cmd")" && return
+	for _ in 1 2 3 4 5 6 7 8 9 10; do
+		cat "$T/$1.log" >>"$T/$1.old"
+		eval "launch $1 $(cat "$T/$1.cmd")" && return
+		grep -qi 'in use' "$T/$1.log" || break
+		sleep 1
+	done
 	diag "$1 does not start again: $(tail "$T/$1.log")"
 	exit 70
 }
@@ -196,6 +217,7 @@ end_all()
 # What is left when the test ends early.
 cluster_kill()
 {
+	grep -lsx "$$" "$cluster_claims"/[0-9]* | xargs -r rm -f
 	for cluster_name in $cluster_names; do
 		kill -9 "$(pid_of "$cluster_name")" 2>/dev/null || :
 		[ "${tap_failed:-0}" -eq 0 ] ||

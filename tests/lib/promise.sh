@@ -168,12 +168,18 @@ at_work()
 	grep -q '^running' "$T/$1.err" || ! kill -0 "$(pid_of "$1")"
 }
 
-driven()
+# It has ended, or does so soon; its exit status is in promise_rc.
+driven_no_more()
 {
 	promise_rc=0
 	wait "$(pid_of "$1")" || promise_rc=$?
 	promise_drivers=$(printf '%s' "$promise_drivers" |
 		sed "s/ $1\\>//")
+}
+
+driven()
+{
+	driven_no_more "$1"
 	is $promise_rc 0 "$2"
 	if [ $promise_rc -ne 0 ] || [ "${KV_VERBOSE:-}" ]; then
 		diag "$(tail -n 15 "$T/$1.err")"
