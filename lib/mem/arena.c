@@ -10,15 +10,15 @@
 #include "base/attr.h"
 #include "base/fault.h"
 #include "base/num.h"
-#include "base/thread.h"
 
 enum {
 	RUN_BYTES = 64 << 10,
 	HEAD_BYTES = 64,
-	/* Until there are so many bytes it is run by run. */
-	CHUNK_BYTES = 1 << 20,
-	/* From so many on a chunk is got ready ahead. */
-	AHEAD_BYTES_MIN = 4 << 20,
+	/* So many bytes come run by run, */
+	SMALL_BYTES = 4 << 20,
+	/* and all others in so large chunks, as far as they are faulted in. */
+	CHUNK_BYTES = 64 << 20,
+	HUGE_BYTES = 2 << 20,
 };
 
 /* Where it begins its pieces' addresses say. */
@@ -40,12 +40,9 @@ kv_arena_init(struct kv_arena *a)
 	for (i = 0; i < KV_ARRAY_LEN(a->runs); i++)
 		kv_list_init(&a->runs[i]);
 	kv_list_init(&a->empty);
-	a->chunks = NULL;
-	a->bytes = 0;
-	a->ahead = (struct kv_arena_ahead){
-		.lock = PTHREAD_MUTEX_INITIALIZER,
-		.asked = PTHREAD_COND_INITIALIZER,
-	};
+	a->chunks = a->large = NULL;
+	a->bytes = a->taken = 0;
+	kv_warm_init(&a->warm);
 }
 
 static void
@@ -58,19 +55,9 @@ chunk_free(struct kv_arena_chunk *c)
 void
 kv_arena_fini(struct kv_arena *a)
 {
-	struct kv_arena_ahead *ah = &a->ahead;
 	struct kv_arena_chunk *c;
 
-	KV_LOCKED(&ah->lock) {
-		ah->is_ending = true;
-		pthread_cond_signal(&ah->asked);
-	}
-	if (ah->has_thread)
-		pthread_join(ah->thread, NULL);
-	pthread_cond_destroy(&ah->asked);
-	pthread_mutex_destroy(&ah->lock);
-	if (ah->spare)
-		chunk_free(ah->spare);
+	kv_warm_fini(&a->warm);
 	while ((c = a->chunks)) {
 		a->chunks = c->next;
 		chunk_free(c);
@@ -79,88 +66,60 @@ kv_arena_fini(struct kv_arena *a)
 }
 
 static struct kv_arena_chunk *
-chunk_new(size_t bytes)
+chunk_add(struct kv_arena *a, size_t align, size_t bytes)
 {
 	struct kv_arena_chunk *c = KV_FAULT_POINT() ? NULL : malloc(sizeof(*c));
 
 	if (!c)
 		return NULL;
-	c->bytes = bytes;
-	c->mem = KV_FAULT_POINT() ? NULL : aligned_alloc(RUN_BYTES, bytes);
-	if (c->mem)
-		return c;
-	free(c);
-	return NULL;
+	c->mem = KV_FAULT_POINT() ? NULL : aligned_alloc(align, bytes);
+	if (!c->mem) {
+		free(c);
+		return NULL;
+	}
+	c->next = a->chunks;
+	a->chunks = c;
+	return c;
 }
 
-/* Run by run, so that nobody waits long for the address space; without changing
- * anything, for what is in use meanwhile. */
-static void
-fault_in(char *mem)
-{
-	size_t at;
-
-	for (at = 0; at < CHUNK_BYTES; at += RUN_BYTES)
-		(void)madvise(mem + at, RUN_BYTES, MADV_POPULATE_WRITE);
-}
-
+/* The next run of the large chunk; NULL: it is not in memory yet. */
 static void *
-go_ahead(void *arg)
+large_take(struct kv_arena *a)
 {
-	struct kv_arena_ahead *ah = arg;
-	char *mem;
+	void *mem;
 
-	pthread_mutex_lock(&ah->lock);
-	while (!ah->is_ending) {
-		mem = kv_steal_ptr(&ah->mem);
-		if (!mem) {
-			pthread_cond_wait(&ah->asked, &ah->lock);
-			continue;
-		}
-		pthread_mutex_unlock(&ah->lock);
-		fault_in(mem);
-		pthread_mutex_lock(&ah->lock);
+	if (!a->large || a->taken == CHUNK_BYTES) {
+		a->large = chunk_add(a, HUGE_BYTES, CHUNK_BYTES);
+		if (!a->large)
+			return NULL;
+		a->taken = 0;
+		/* Advice: without it pages are small. */
+		(void)madvise(a->large->mem, CHUNK_BYTES, MADV_HUGEPAGE);
+		kv_warm_set(&a->warm, a->large->mem, CHUNK_BYTES);
 	}
-	pthread_mutex_unlock(&ah->lock);
-	return NULL;
-}
-
-/* Whatever of this fails, the arena faults in what it uses by itself. */
-static void
-ahead_ask(struct kv_arena_ahead *ah)
-{
-	ah->spare = chunk_new(CHUNK_BYTES);
-	if (!ah->spare)
-		return;
-	if (!ah->has_thread)
-		ah->has_thread = kv_thread_start(&ah->thread, KV_THREAD_ANY_CPU,
-						 go_ahead, ah) == 0;
-	KV_LOCKED(&ah->lock) {
-		ah->mem = ah->spare->mem;
-		pthread_cond_signal(&ah->asked);
-	}
+	if (!kv_warm_reaches(&a->warm, a->taken + RUN_BYTES))
+		return NULL;
+	mem = (char *)a->large->mem + a->taken;
+	a->taken += RUN_BYTES;
+	return mem;
 }
 
 static bool
-chunk_add(struct kv_arena *a)
+run_add(struct kv_arena *a)
 {
-	size_t bytes = a->bytes < CHUNK_BYTES ? RUN_BYTES : CHUNK_BYTES, at;
-	struct kv_arena_chunk *c = kv_steal_ptr(&a->ahead.spare);
+	struct kv_arena_chunk *c;
+	struct run *r = NULL;
 
-	if (!c)
-		c = chunk_new(bytes);
-	if (!c)
-		return false;
-	c->next = a->chunks;
-	a->chunks = c;
-	a->bytes += c->bytes;
-	if (a->bytes >= AHEAD_BYTES_MIN)
-		ahead_ask(&a->ahead);
-	for (at = c->bytes; at > 0; at -= RUN_BYTES) {
-		struct run *r = (void *)((char *)c->mem + at - RUN_BYTES);
-
-		kv_list_add_head(&a->empty, &r->link);
+	if (a->bytes >= SMALL_BYTES)
+		r = large_take(a);
+	if (!r) {
+		c = chunk_add(a, RUN_BYTES, RUN_BYTES);
+		if (!c)
+			return false;
+		r = c->mem;
 	}
+	a->bytes += RUN_BYTES;
+	kv_list_add_head(&a->empty, &r->link);
 	return true;
 }
 
@@ -170,7 +129,7 @@ run_take(struct kv_arena *a, size_t size)
 {
 	struct run *r;
 
-	if (kv_list_is_empty(&a->empty) && !chunk_add(a))
+	if (kv_list_is_empty(&a->empty) && !run_add(a))
 		return NULL;
 	r = KV_LIST_FIRST(&a->empty, struct run, link);
 	kv_list_del(&r->link);

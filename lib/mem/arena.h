@@ -1,19 +1,20 @@
 #ifndef KV_MEM_ARENA_H
 #define KV_MEM_ARENA_H
 
-#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 
 #include "base/list.h"
+#include "base/warm.h"
 
 /*
  * Memory for millions of small structs of a few sizes. Pieces of one size
  * (rounded up to 16 bytes) come out of runs of 64 KiB; a run that is empty
  * serves any size. What is released is kept for the next ones. One thread.
  *
- * A new page costs a microsecond, on a virtual machine 4 and more: of a large
- * arena a thread of its own faults in the next chunk meanwhile.
+ * A large one grows by huge pages, which spare a look at objects in turns
+ * that no cache holds half of its time; a thread faults them in ahead, and
+ * where it is late, there are small ones.
  */
 #define KV_ARENA_PIECE_BYTES_MAX 2048
 #define KV_ARENA_STEP_BYTES      16
@@ -22,18 +23,6 @@
 struct kv_arena_chunk {
 	struct kv_arena_chunk *next;
 	void *mem;
-	size_t bytes;
-};
-
-/* What is faulted in ahead of use. */
-struct kv_arena_ahead {
-	struct kv_arena_chunk *spare; /* the next one, or NULL */
-	pthread_t thread;
-	bool has_thread;
-	pthread_mutex_t lock; /* guards what follows */
-	pthread_cond_t asked;
-	char *mem; /* to be faulted in, or NULL */
-	bool is_ending;
 };
 
 struct kv_arena {
@@ -41,8 +30,10 @@ struct kv_arena {
 	struct kv_list runs[KV_ARENA_PIECE_BYTES_MAX / KV_ARENA_STEP_BYTES + 1];
 	struct kv_list empty;
 	struct kv_arena_chunk *chunks;
-	size_t bytes; /* of all chunks */
-	struct kv_arena_ahead ahead;
+	size_t bytes;                 /* of all runs */
+	struct kv_arena_chunk *large; /* runs of it are taken one by one */
+	size_t taken;                 /* bytes of it */
+	struct kv_warm warm;
 };
 
 void kv_arena_init(struct kv_arena *a);
