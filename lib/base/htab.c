@@ -6,6 +6,7 @@
 
 #include "base/fault.h"
 #include "base/num.h"
+#include "base/warm.h"
 
 /*
  * With 2^k <= buckets < 2^(k+1) a hash lives in bucket hash mod 2^(k+1) if
@@ -19,6 +20,8 @@ enum {
 	 * five places a bucket less than half may be in use, or chains, which
 	 * are other's memory again, are what splits and misses wait for. */
 	FILL2_MAX = 4,
+	/* With so many it grows where memory is not faulted in yet, too. */
+	FILL2_WAIT = 6,
 	/* It shrinks when they have fewer, */
 	FILL2_MIN = 1,
 	/* and a delete may merge so many, so shrinking keeps up with it. */
@@ -26,7 +29,8 @@ enum {
 	/* malloc may have to clear reused memory; for more take new pages */
 	MMAP_BYTES_MIN = 256 * 1024,
 	/* Pages of a shrinking segment go back in pieces, not at once. */
-	RELEASE_BYTES = 1024 * 1024,
+	RELEASE_BYTES = 2 << 20,
+	HUGE_BYTES = 2 << 20,
 };
 
 /* 2^k, the power of two at or below n > 0. */
@@ -60,9 +64,25 @@ seg_bytes(size_t s)
 	return n * sizeof(struct kv_htab_bucket);
 }
 
-/* No huge pages: they spare a look-up by itself 50 to 100 ns, and a put or get
- * nothing that can be measured; but that a new one is cleared (on a virtual
- * machine: is found) takes up to 7 ms. */
+/* At a multiple of their size where huge pages fit in. */
+static void *
+pages_new(size_t bytes)
+{
+	size_t slack = bytes < HUGE_BYTES ? 0 : HUGE_BYTES, head;
+	char *p = mmap(NULL, bytes + slack, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (p == MAP_FAILED)
+		return NULL;
+	if (slack == 0)
+		return p;
+	head = -(uintptr_t)p % HUGE_BYTES;
+	if (head)
+		munmap(p, head);
+	munmap(p + head + bytes, slack - head);
+	return p + head;
+}
+
 static int
 seg_alloc(struct kv_htab *t, size_t s)
 {
@@ -76,14 +96,15 @@ seg_alloc(struct kv_htab *t, size_t s)
 		if (p)
 			memset(p, 0, bytes);
 	} else {
-		p = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-			 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-		if (p == MAP_FAILED)
-			p = NULL;
+		p = pages_new(bytes);
 	}
 	if (!p)
 		return -ENOMEM;
 	t->segs[s] = p;
+	if (t->warm && bytes >= HUGE_BYTES) {
+		madvise(p, bytes, MADV_HUGEPAGE);
+		kv_warm_set(t->warm, p, bytes);
+	}
 	return 0;
 }
 
@@ -94,6 +115,8 @@ seg_free(struct kv_htab *t, size_t s)
 
 	if (!seg)
 		return;
+	if (t->warm && seg_bytes(s) >= HUGE_BYTES)
+		kv_warm_set(t->warm, NULL, 0);
 	if (seg_bytes(s) < MMAP_BYTES_MIN)
 		free(seg);
 	else
@@ -122,6 +145,12 @@ void
 kv_htab_init(struct kv_htab *t)
 {
 	*t = (struct kv_htab){ 0 };
+}
+
+void
+kv_htab_warm(struct kv_htab *t, struct kv_warm *w)
+{
+	t->warm = w;
 }
 
 void
@@ -228,6 +257,18 @@ bucket_move(struct kv_htab_bucket *from, struct kv_htab_bucket *to,
 
 /* ---- growing and shrinking ---- */
 
+/* Whether bucket b of segment s is in memory; if not, a table with so many
+ * nodes can wait. */
+static bool
+can_wait(const struct kv_htab *t, size_t s, size_t b)
+{
+	size_t end = (b + 1 - seg_start(s)) * sizeof(struct kv_htab_bucket);
+
+	return t->warm && seg_bytes(s) >= HUGE_BYTES &&
+	       2 * t->count < t->buckets * FILL2_WAIT &&
+	       !kv_warm_reaches(t->warm, end);
+}
+
 /* Without memory for it the table stays as it is, only with longer chains. */
 static void
 split_one(struct kv_htab *t)
@@ -236,6 +277,8 @@ split_one(struct kv_htab *t)
 	struct kv_htab_bucket *to;
 
 	if (s >= KV_HTAB_SEGMENTS_MAX || (!t->segs[s] && seg_alloc(t, s) < 0))
+		return;
+	if (can_wait(t, s, b))
 		return;
 	to = bucket(t, b);
 	/* Written before it is read: else a new page is faulted in twice, first

@@ -6,6 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct kv_warm;
+
 /*
  * Intrusive hash table, keyed by a 64-bit hash that the caller supplies; its
  * low bits choose the bucket, so they must be well mixed. Several nodes may
@@ -48,9 +50,15 @@ struct kv_htab {
 	size_t buckets; /* 0 until the first add */
 	size_t count;
 	bool is_scanned; /* it shrinks when that is over */
+	struct kv_warm *warm;
 };
 
 void kv_htab_init(struct kv_htab *t);
+
+/* Of an empty table that may become large: its buckets lie in huge pages, as
+ * far as w has faulted them in, and it grows later where w is late. w is its
+ * alone until kv_htab_fini(). */
+void kv_htab_warm(struct kv_htab *t, struct kv_warm *w);
 
 /* Frees the buckets; nodes still inside are left alone. */
 void kv_htab_fini(struct kv_htab *t);

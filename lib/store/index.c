@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/fault.h"
+#include "base/warm.h"
 #include "mem/arena.h"
 #include "mem/slab.h"
 #include "store/evict.h"
@@ -21,6 +22,7 @@ enum {
 struct kv_index {
 	struct kv_index_opts opts;
 	struct kv_htab objects;
+	struct kv_warm warm;   /* for their table */
 	struct kv_arena arena; /* of objects */
 	struct kv_evict order;
 	struct kv_list gone; /* dropped, still pinned or held */
@@ -44,6 +46,8 @@ kv_index_new(const struct kv_index_opts *opts)
 		return NULL;
 	ix->opts = *opts;
 	kv_htab_init(&ix->objects);
+	kv_warm_init(&ix->warm);
+	kv_htab_warm(&ix->objects, &ix->warm);
 	kv_arena_init(&ix->arena);
 	kv_evict_init(&ix->order, opts->grace_ns);
 	kv_list_init(&ix->gone);
@@ -86,6 +90,7 @@ kv_index_free(struct kv_index *ix)
 		object_free(ix, o);
 	kv_tenants_fini(&ix->tenants);
 	kv_htab_fini(&ix->objects);
+	kv_warm_fini(&ix->warm);
 	kv_arena_fini(&ix->arena);
 	free(ix);
 }

@@ -2,9 +2,11 @@
 
 #include <stdbool.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/num.h"
 #include "base/rng.h"
+#include "base/warm.h"
 
 #include "nth_fault.h"
 #include "test.h"
@@ -435,6 +437,45 @@ only_the_first_add_can_fail(void **state)
 	assert_int_equal(nth_fault_run(2, add_100), 0);
 }
 
+/* Buckets of large segments that are in use or come next were faulted in; a
+ * table that had to wait for that is as wide as ever in the end. */
+static void
+a_warm_table_waits_for_its_memory(void **state)
+{
+	struct kv_warm warm;
+	uint32_t i, tries;
+
+	(void)state;
+	set_up(12, UINT64_MAX);
+	kv_warm_init(&warm);
+	kv_htab_warm(&table, &warm);
+	for (i = 0; i < N; i++) {
+		toggle(&items[i]);
+		assert_in_range(2 * table.count, 1,
+				kv_max_size(table.buckets, 4) * 6 + 2);
+		if (i % 30000 == 0)
+			check_all(i + 1);
+	}
+	check_all(N);
+	for (tries = 0; 2 * table.count > table.buckets * 4; tries++) {
+		assert_in_range(tries, 0, 10000);
+		usleep(1000);
+		for (i = 0; i < 2000; i++)
+			toggle(&items[i]);
+		for (i = 0; i < 2000; i++)
+			toggle(&items[i]);
+	}
+	for (i = 1; i < KV_HTAB_SEGMENTS_MAX && table.segs[i]; i++)
+		;
+	assert_int_equal((uintptr_t)table.segs[i - 1] % (2 << 20), 0);
+	check_all(N);
+	for (i = 0; i < N; i++)
+		toggle(&items[i]);
+	assert_in_range(table.buckets, 1, 16);
+	kv_htab_fini(&table);
+	kv_warm_fini(&warm);
+}
+
 int
 main(void)
 {
@@ -450,6 +491,7 @@ main(void)
 		cmocka_unit_test(walk_may_delete_what_it_sees),
 		cmocka_unit_test(walk_may_empty_its_bucket),
 		cmocka_unit_test(any_cursor_is_safe),
+		cmocka_unit_test(a_warm_table_waits_for_its_memory),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
