@@ -308,14 +308,16 @@ host_found(void *arg, int status, const struct kv_lookup_result *r)
 	p->lookup = NULL;
 	if (status == -ENXIO || status == -ENONET)
 		kv_warn("others cannot reach this node by its name addr=%s: "
-			"%s (--host can name an address)",
+			"%s: they are told the address that the master sees "
+			"(--host can name one that others reach)",
 			p->addr, kv_sock_error_text(status));
-	if (status < 0 || !is_loopback(r))
+	else if (status == 0 && is_loopback(r))
+		kv_warn("addr=%s is a loopback address here, others might take "
+			"it for their own: they are told the address that the "
+			"master sees (--host can name one that others reach)",
+			p->addr);
+	else
 		return;
-	kv_warn("addr=%s is a loopback address here, others might take it for "
-		"their own: they are told the address that the master sees "
-		"(--host can name one that others reach)",
-		p->addr);
 	kv_node_forget_host(p->node);
 }
 
