@@ -98,5 +98,40 @@ for round in get put master; do
 			try_for $((12 * KV_SLOW)) idle $name
 	done
 done
+
+# Nobody is told again; what was under way is over for the kernel as well, in
+# seconds and not in minutes. New attempts are none of it.
+rm -f "$T/stop"
+round=end
+load put --do=put --prefix=end --keys=100000 --batch=2 --size=3MB \
+	--prefer=10.9.0.1:20002
+load get --prefix=k --keys=64 --batch=4 --size=3MB
+ok 'end: gets hit and puts succeed' try_for 20 hit end-get end-put 0
+cut a
+stuck()
+{
+	for name in m a b; do
+		ip netns exec "$NS-$name" ss -Htno | grep -v '^SYN-SENT' |
+			grep 'timer:(on,' || :
+	done
+}
+is_stuck()
+{
+	[ "$(stuck)" ]
+}
+not_stuck()
+{
+	! is_stuck
+}
+ok 'end: something is under way' try_for 5 is_stuck
+sleep 4
+: >"$T/stop"
+for what in put get; do
+	driven end-$what "end: $what ends by its deadline"
+done
+ok 'no socket is stuck in retransmission' try_for $((30 * KV_SLOW)) not_stuck
+stuck | sed 's/^/# /'
+heal a
+ok 'all are back' try_for 30 both_live
 end_all
 done_testing

@@ -127,6 +127,24 @@ again m
 try_for 30 live 1 || exit 70
 heals_without all 'all, and the master was started again'
 
+# Of single keys only the master knows who has missed it. What the answer counts
+# as away is not promised; removed again when all are there, it stays away.
+removed late "$(cat one)"
+crash m
+again m
+try_for 30 live 1 || exit 70
+heal
+ok 'the node is back' try_for 30 live 2
+ok 'and has met the master' try_for 10 met
+cp one keys
+diag "of what was removed so came back: $(got b)"
+on a kvrm --force "$(cat one)" >out 2>err
+is $? 0 'a key, and the master was started again: removed once more'
+is "$(cat err)" '' 'nobody is away'
+heals_without one 'that key'
+cp all keys
+is "$(got b)" 999 'the others are there'
+
 # What is put after all that is there.
 ok 'fill again' fill
 is "$(got a)" 1000 'all of it is there'
