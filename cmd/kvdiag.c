@@ -29,7 +29,7 @@ static const struct command {
 	{ "keys", ARG_OPTIONAL, false, kvdiag_keys },
 	{ "key", ARG_KEY, false, kvdiag_key },
 	{ "stats", ARG_OPTIONAL, false, kvdiag_stats },
-	{ "links", ARG_NONE, false, kvdiag_links },
+	{ "links", ARG_OPTIONAL, false, kvdiag_links },
 	{ "config", ARG_OPTIONAL, true, kvdiag_config },
 	{ "doctor", ARG_OPTIONAL, true, kvdiag_doctor },
 	{ "watch", ARG_NONE, true, kvdiag_watch },
@@ -42,7 +42,8 @@ static const char doc[] =
 	"  keys [REGEX]        keys, or those that match (PCRE2)\n"
 	"  key KEY             copies of one object, and whether they are equal\n"
 	"  stats [WHOSE]       counters of the master, the local node, the client\n"
-	"  links               how each node is reached from here, and how fast\n"
+	"  links [HOST:PORT]   how each node is reached from here, and how fast;\n"
+	"                      how bytes go to the engine at that address\n"
 	"  config [FILE]       configuration: each value, and where it is from\n"
 	"  doctor [FILE]       what is wrong here and in the pool, and what helps\n"
 	"  watch               the pool as it lives, until q or Ctrl-C";
@@ -170,7 +171,9 @@ open_client(struct kvdiag *d)
 static int
 ask(struct kvdiag *d, const struct command *command)
 {
-	int code = command->is_offline ? 0 : open_client(d);
+	/* An engine is in no pool. */
+	bool is_engine = command->run == kvdiag_links && d->arg;
+	int code = command->is_offline || is_engine ? 0 : open_client(d);
 
 	if (code)
 		return code;

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/limits.h"
 #include "base/num.h"
+#include "base/status.h"
 #include "cli/tool.h"
 #include "cmd/kvdiag.h"
 
@@ -187,13 +188,47 @@ print_link(struct kv_out *out, const struct kv_link_info *link)
 	return is_up ? 0 : 1;
 }
 
+/* As this process would reach it, if it was an engine. */
+static int
+engine_link(struct kvdiag *d)
+{
+	const struct kv_engine_opts o = {
+		.size = sizeof(o),
+		.listen = "127.0.0.1:0",
+		.timeout_ms = kv_tool_timeout_ms(&d->common, 0),
+	};
+	char text[512], *why;
+	struct kv_engine *e = kv_engine_open(&o, text, sizeof(text));
+	int rc;
+
+	if (!e)
+		return kv_tool_say(EX_OSERR, "links: %s", text);
+	rc = kv_engine_path(e, d->arg, text, sizeof(text));
+	kv_engine_close(e);
+	if (rc < 0)
+		return kv_tool_say(kv_status_exit(rc), "links: engine %s: %s",
+				   d->arg, kv_status_text(rc));
+	why = strstr(text, ": ");
+	if (why)
+		*why = '\0';
+	kv_out_begin(d->out, KV_OUT_OBJECT, NULL);
+	kv_out_string(d->out, "engine", d->arg);
+	kv_out_string(d->out, "path", text);
+	kv_out_string(d->out, "why", why ? why + 2 : NULL);
+	kv_out_end(d->out, KV_OUT_OBJECT);
+	return 0;
+}
+
 int
 kvdiag_links(struct kvdiag *d)
 {
-	struct kv_link_info *links = calloc(KV_NODES_MAX, sizeof(*links));
+	struct kv_link_info *links;
 	int code = 1;
 	long rc;
 
+	if (d->arg)
+		return engine_link(d);
+	links = calloc(KV_NODES_MAX, sizeof(*links));
 	if (!links)
 		return kv_tool_say(EX_OSERR, "out of memory");
 	rc = kv_client_links(d->client, links, KV_NODES_MAX);

@@ -64,6 +64,38 @@ is "$(cat "$T/out")" 'tcp: another host or network name space' \
 	'it says why no better one'
 ok 'path over IPv6' here path "[fd00:9::2]:$port"
 
+# The same by kvdiag, which needs no pool; and case-019: what a process may not
+# do to another one, kvdiag may not do where that process is.
+# there WORD...: how a process in the second one would reach the engine there
+there()
+{
+	if ip netns exec $b "$@" "$KV_BIN/kvdiag" --json \
+		links "127.0.0.1:$port" >"$T/out" 2>"$T/err"; then
+		tr -d '\n' <"$T/out" |
+			sed 's/.*"path": *"\([^"]*\)", *"why": *"\(.*\)".*/\1: \2/'
+	else
+		echo "exit status $? $(cat "$T/err")"
+	fi
+}
+ok 'kvdiag links' ip netns exec $a "$KV_BIN/kvdiag" links "10.9.0.2:$port"
+is "$(tr -s ' ' <"$T/out")" "engine 10.9.0.2:$port
+path tcp
+why another host or network name space" 'says it, too'
+like "$(there env)" '^attach: ' 'on one host: cross-memory attach'
+for how in 'unshare -Ur' 'unshare -pf --mount-proc' \
+	'setpriv --reuid 65534 --clear-groups'; do
+	# shellcheck disable=SC2086 # several words
+	if ip netns exec $b $how test -x "$KV_BIN/kvdiag" 2>/dev/null; then
+		like "$(there $how)" '^tcp: .' "$how: not, and why"
+	else
+		skip "$how" 'not permitted here'
+	fi
+done
+exits 69 'where no engine is' "$KV_BIN/kvdiag" --timeout=1s \
+	links 127.0.0.1:1
+like "$(cat "$T/err")" '^kvdiag: links: engine 127.0.0.1:1: ' 'a line says so'
+exits 64 'at what is no address' "$KV_BIN/kvdiag" links 'a b'
+
 # case-020; 64 MiB of memory each, used again by the larger batches.
 ok 'batches of 1 to 65536 pieces from 4 threads' here batch \
 	"10.9.0.2:$port" 4 65536 10000 8192 4096 1
