@@ -273,7 +273,6 @@ kv_chan_watch_masters(struct kv_chan *ch)
 			ping(ch, i);
 		else if (!ch->trials[i].wait.to)
 			trial_start(ch, i);
-		break;
 	}
 }
 

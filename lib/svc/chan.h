@@ -72,8 +72,8 @@ void kv_chan_refresh_cancel(struct kv_chan *ch, const void *arg);
 
 /* Dials a master that failed; the hub is told what came of it. */
 void kv_chan_try_master(struct kv_chan *ch, unsigned i);
-/* For a call that waits for something else: does the master that it may ask
- * next still answer? If not the hub knows it by then. To be asked often. */
+/* For a call that waits for something else: do the masters that it may ask next
+ * still answer? If not the hub knows it by then. To be called often. */
 void kv_chan_watch_masters(struct kv_chan *ch);
 
 /* Tells the master what was seen of an owner, when that is news. */

@@ -18,6 +18,7 @@
 #define STALL_LEAST_NS (200 * KV_NS_PER_MS)
 /* Too much is pinned: ask again after so long. */
 #define BUSY_NS     KV_NS_PER_MS
+#define LONG_NS     (20 * KV_NS_PER_MS) /* asked again for so long */
 #define REMOTE_KEYS 1024 /* of one GET: its answer comes when all were sent */
 
 /* Some keys asked of one owner, a frame at a time. */
@@ -26,9 +27,10 @@ struct kv_getgroup {
 	struct kv_getop *op;
 	struct kv_id boot;
 	struct kv_link_rx rx;
-	bool is_pausing; /* too much is pinned: asked again later */
-	bool answered;   /* GET_R of this frame is here */
-	uint32_t coming; /* keys whose bytes are still on their way */
+	bool is_pausing;  /* too much is pinned: asked again later */
+	uint64_t busy_ns; /* since then; 0: never */
+	bool answered;    /* GET_R of this frame is here */
+	uint32_t coming;  /* keys whose bytes are still on their way */
 };
 
 static struct kv_getgroup *
@@ -149,6 +151,21 @@ group_rewind(struct kv_getgroup *g)
 }
 
 static void
+group_pause(struct kv_getgroup *g)
+{
+	struct kv_chan *ch = g->op->ch;
+	uint64_t now = kv_loop_now(ch->loop);
+
+	if (g->busy_ns == 0)
+		g->busy_ns = now;
+	/* They are asked next, for what is not here. */
+	if (now > g->busy_ns + LONG_NS)
+		kv_chan_watch_masters(ch);
+	g->is_pausing = true;
+	group_wait(g, now + BUSY_NS);
+}
+
+static void
 frame_done(struct kv_getgroup *g)
 {
 	kv_link_rx_del(&g->rx);
@@ -157,10 +174,7 @@ frame_done(struct kv_getgroup *g)
 		kv_chan_report(g->op->ch, &g->boot, 0);
 	g->base.pos = g->base.end;
 	if (g->base.pos == g->base.n && group_rewind(g)) {
-		g->is_pausing = true;
-		/* For those of which nobody here knows. */
-		kv_chan_watch_masters(g->op->ch);
-		group_wait(g, kv_loop_now(g->op->ch->loop) + BUSY_NS);
+		group_pause(g);
 		return;
 	}
 	kv_group_next(&g->base);

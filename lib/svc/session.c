@@ -21,6 +21,7 @@
 
 #define SILENT_NS      (KV_MASTER_SILENT_MS * KV_NS_PER_MS)
 #define WATCH_NS       (100 * KV_NS_PER_MS)
+#define LATE_NS        (WATCH_NS / 2) /* less is usual */
 #define DIAL_NS        (2 * KV_NS_PER_S)
 #define VERDICT_NS     (10 * KV_NS_PER_S)
 #define BACKOFF_NS_MIN (100 * KV_NS_PER_MS)
@@ -138,8 +139,8 @@ watch_until(struct kv_session *s, uint64_t at)
 	kv_loop_timer_set(s->node->loop, &s->watch, at);
 }
 
-/* What comes late says that this node did not run: the master is not held to
- * that time. */
+/* A look that comes late says that this node did not run: the master is not
+ * held to that time. */
 static void
 session_watch(struct kv_timer *t)
 {
@@ -148,7 +149,9 @@ session_watch(struct kv_timer *t)
 
 	if (kv_list_is_empty(&s->rpc.calls))
 		return;
-	s->busy_ns = kv_max_u64(s->answered_ns, s->busy_ns) + now - s->watch_ns;
+	s->busy_ns = kv_max_u64(s->answered_ns, s->busy_ns);
+	if (now > s->watch_ns + LATE_NS)
+		s->busy_ns += now - s->watch_ns;
 	due = s->busy_ns + SILENT_NS;
 	if (now >= due)
 		kv_session_lost(s, "it is silent");

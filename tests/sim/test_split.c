@@ -366,6 +366,65 @@ one_that_is_back_is_not_passed_over(void **state)
 	assert_in_range(exist_ms(far), 290, 320);
 }
 
+static unsigned n_over;
+
+static void
+put_over(struct kv_putop *op)
+{
+	(void)op;
+	n_over++;
+}
+
+static void
+get_over(struct kv_getop *op)
+{
+	(void)op;
+	n_over++;
+}
+
+/* One key waits for the silent master as its put does, and for the other one a
+ * master is asked after that. */
+static void
+what_is_put_and_what_is_nowhere_are_waited_for_at_once(void **state)
+{
+	struct kv_put_item put = { .key = { "k", 1 },
+				   .bufs = &buf,
+				   .nbufs = 1 };
+	struct kv_putop putop = { .items = &put,
+				  .n = 1,
+				  .replicas = 1,
+				  .prefer = "n0",
+				  .done = put_over };
+	char other[sizeof(value)];
+	struct kv_buf to = { other, sizeof(other) };
+	struct kv_get_item gets[2] = {
+		{ .key = { "k", 1 }, .bufs = &to, .nbufs = 1 },
+		{ .key = { "none", 4 }, .bufs = &to, .nbufs = 1 },
+	};
+	struct kv_getop getop = { .items = gets, .n = 2, .done = get_over };
+	uint64_t began;
+
+	(void)state;
+	strcpy(name, "first");
+	assert_int_equal(put_at("n0"), 0);
+	assert_int_equal(get_from(&cl->requesters[0]), 0);
+	strcpy(name, "k");
+	began = cl->clock.ns;
+	n_over = 0;
+	cluster_master_freeze(cl, 0, true);
+	kv_loop_refresh(cl->loop);
+	putop.deadline = getop.deadline = began + 5 * KV_NS_PER_S;
+	assert_int_equal(kv_putop_start(far->ch, &putop), 0);
+	cluster_run(cl, 5 * KV_NS_PER_MS);
+	assert_int_equal(kv_getop_start(cl->requesters[0].ch, &getop), 0);
+	while (n_over < 2)
+		cluster_run(cl, KV_NS_PER_MS);
+	assert_int_equal(put.status, 0);
+	assert_int_equal(gets[0].status, 0);
+	assert_int_equal(gets[1].status, -KV_EMISS);
+	assert_in_range((cl->clock.ns - began) / KV_NS_PER_MS, 600, 880);
+}
+
 int
 main(void)
 {
@@ -391,6 +450,9 @@ main(void)
 						setup, teardown),
 		cmocka_unit_test_setup_teardown(
 			one_that_is_back_is_not_passed_over, setup, teardown),
+		cmocka_unit_test_setup_teardown(
+			what_is_put_and_what_is_nowhere_are_waited_for_at_once,
+			setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
