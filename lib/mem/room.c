@@ -386,7 +386,7 @@ kv_room_check_huge(const char *root, uint64_t bytes, char *err, size_t errlen)
 		total = read_number(root, HUGE_DIR "/nr_hugepages", "");
 		total = total == NONE ? 0 : total;
 		snprintf(err, errlen,
-			 "a pool of %s needs %ju huge pages, %ju are free: "
+			 "a pool of %s needs %ju huge pages, %ju are free; "
 			 "echo %ju > " HUGE_DIR "/nr_hugepages",
 			 want, (uintmax_t)pages, (uintmax_t)left,
 			 (uintmax_t)(total + pages - left));

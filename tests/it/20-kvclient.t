@@ -193,7 +193,7 @@ small='--global-segment-size 32MB'
 		$small --port 0 --socket "$T/run/t" --master a:b:c
 	one_line 71 'does not fit' 'more memory than there is' \
 		--global-segment-size 900TB --port 0 --socket "$T/run/t"
-	one_line 71 'needs [0-9]* huge pages, [0-9]* are free: echo ' \
+	one_line 71 'needs [0-9]* huge pages, [0-9]* are free; echo ' \
 		'more huge pages than there are' --hugepages \
 		--global-segment-size 900TB --port 0 --socket "$T/run/t"
 	one_line 64 'more than 0' 'no memory' \

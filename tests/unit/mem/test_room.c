@@ -271,13 +271,13 @@ test_huge_pages(void **state)
 	(void)state;
 	assert_int_equal(kv_room_check_huge(root, 1, err, sizeof(err)),
 			 -ENOMEM);
-	assert_says("needs 1 huge pages, 0 are free: echo 1 > " HUGE);
+	assert_says("needs 1 huge pages, 0 are free; echo 1 > " HUGE);
 	put_huge(100, 64, 14);
 	assert_int_equal(kv_room_check_huge(root, 100 * MIB, err, sizeof(err)),
 			 0);
 	assert_int_equal(kv_room_check_huge(root, 256 * MIB, err, sizeof(err)),
 			 -ENOMEM);
-	assert_says("256.0 MiB needs 128 huge pages, 50 are free: echo 178 >");
+	assert_says("256.0 MiB needs 128 huge pages, 50 are free; echo 178 >");
 	put(HUGE "nr_overcommit_hugepages", "80\n");
 	put(HUGE "surplus_hugepages", "2\n");
 	assert_int_equal(kv_room_check_huge(root, 256 * MIB, err, sizeof(err)),

@@ -441,6 +441,45 @@ a_running_node_is_judged_by_its_process(void **state)
 	TOLD(KV_DOCTOR_FAULT, "has 9 open of the 10 that it may have");
 }
 
+#define HUGE "/sys/kernel/mm/hugepages/hugepages-2048kB/"
+
+/* The machine has the pages, the container may not have them: version 2 of
+ * control groups, then version 1. */
+static void
+huge_pages_that_a_container_may_not_have(void **state)
+{
+	struct kv_doctor_host h = {
+		.root = root,
+		.pool_file = "",
+		.pool_bytes = 100 * MIB,
+		.is_huge = true,
+	};
+
+	(void)state;
+	kv_doctor_host(&doctor, &h);
+	TOLD(KV_DOCTOR_FAULT, "needs 50 huge pages, 0 are free");
+	put(HUGE "nr_hugepages", "60\n");
+	put(HUGE "free_hugepages", "60\n");
+	put(HUGE "resv_hugepages", "0\n");
+	kv_doctor_host(&doctor, &h);
+	assert_int_equal(doctor.found[KV_DOCTOR_FAULT], 1);
+	put("/proc/self/cgroup", "0::/box\n");
+	put("/proc/self/mountinfo",
+	    "30 25 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
+	put("/sys/fs/cgroup/box/hugetlb.2MB.max", "83886080\n");
+	put("/sys/fs/cgroup/box/hugetlb.2MB.current", "2097152\n");
+	kv_doctor_host(&doctor, &h);
+	TOLD(KV_DOCTOR_FAULT, "leaves 78.0 MiB of its 80.0 MiB of huge pages");
+	assert_non_null(strstr(advice, "raise /sys/fs/cgroup/box/hugetlb.2MB"));
+	put("/proc/self/cgroup", "7:hugetlb:/old\n");
+	put("/proc/self/mountinfo",
+	    "30 25 0:26 / /sys/fs/cgroup/h rw - cgroup cgroup rw,hugetlb\n");
+	put("/sys/fs/cgroup/h/old/hugetlb.2MB.limit_in_bytes", "67108864\n");
+	put("/sys/fs/cgroup/h/old/hugetlb.2MB.usage_in_bytes", "0\n");
+	kv_doctor_host(&doctor, &h);
+	TOLD(KV_DOCTOR_FAULT, "leaves 64.0 MiB of its 64.0 MiB of huge pages");
+}
+
 static void
 who_listens_on_a_socket_is_known(void **state)
 {
@@ -471,6 +510,9 @@ main(void)
 			setup_pool),
 		cmocka_unit_test_setup(pools_are_judged_by_what_is_there,
 				       setup_pool),
+		cmocka_unit_test_setup_teardown(
+			huge_pages_that_a_container_may_not_have, setup_host,
+			teardown_host),
 		cmocka_unit_test_setup_teardown(a_host_is_judged_by_its_files,
 						setup_host, teardown_host),
 		cmocka_unit_test_setup_teardown(
