@@ -219,7 +219,8 @@ long kv_client_exist(struct kv_client *c, const struct kv_key *keys, size_t n,
  * be told and are told when they are back (NULL allowed); here and below, when
  * no master answers and the local node speaks for itself alone, all others
  * count as one, which is told nothing. If it is 0, no later get returns what
- * was removed. */
+ * was removed, of the nodes that have joined a master: one that was started a
+ * moment ago knows no others (kvpool(7)). */
 long kv_client_remove(struct kv_client *c, const struct kv_key *keys, size_t n,
 		      int force, int *status, uint32_t *away);
 
