@@ -46,9 +46,9 @@ struct adopting {
 	struct piece *pieces;
 	size_t n_pieces;
 	size_t pieces_max;
-	struct kv_poolhead_tenant *tenants; /* generations that are known */
+	struct kv_poolhead_tenant *tenants; /* that had removals */
 	unsigned n_tenants;
-	bool is_lost; /* a generation is damaged: nobody knows what counts */
+	bool is_lost; /* one is damaged: nobody knows what counts */
 	struct kv_record_copy copy;
 };
 
@@ -70,6 +70,25 @@ tenants_read(struct adopting *a)
 	}
 }
 
+static int
+tenants_resume(struct adopting *a)
+{
+	struct kv_tenants *known = kv_index_tenants(a->o->index);
+	const struct kv_poolhead_tenant *t;
+	int number;
+
+	for (t = a->tenants; t < a->tenants + a->n_tenants; t++) {
+		number = kv_tenants_add(known, t->name, t->len);
+		if (number < 0)
+			return number;
+		if (kv_tenants_is_earlier(
+			    kv_tenants_epoch(known, (unsigned)number),
+			    t->epoch))
+			kv_tenants_resume(known, (unsigned)number, t->epoch);
+	}
+	return 0;
+}
+
 static bool
 is_removed(const struct adopting *a, const struct kv_record *r)
 {
@@ -80,7 +99,7 @@ is_removed(const struct adopting *a, const struct kv_record *r)
 
 		if (t->len == r->tenant_len &&
 		    memcmp(t->name, r->tenant, t->len) == 0 &&
-		    t->number > r->generation)
+		    kv_tenants_is_earlier(r->epoch, t->epoch))
 			return true;
 	}
 	return a->is_lost;
@@ -405,12 +424,12 @@ static int
 adopt_all(struct adopting *a)
 {
 	struct kv_quarantine *q = a->o->quarantine;
-	int rc = 0;
+	int rc;
 
-	if (!a->o->is_void) {
-		tenants_read(a);
+	tenants_read(a);
+	rc = tenants_resume(a);
+	if (rc == 0 && !a->o->is_void)
 		rc = slots_read(a);
-	}
 	if (rc < 0)
 		return rc;
 	if (a->n_pieces)

@@ -45,7 +45,7 @@ struct kv_adopt_report {
 	uint64_t unsummed; /* the node ended before it had their sum */
 	uint64_t missing;  /* not in the pool, or not in the file any more */
 	uint64_t doubtful; /* two records claim the same bytes, or key */
-	uint64_t removed;  /* of an earlier generation of their tenant */
+	uint64_t removed;  /* of an earlier epoch of their tenant */
 };
 
 /* 0; or -ENOMEM: then nothing of it may be used. */

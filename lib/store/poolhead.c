@@ -8,6 +8,7 @@
 
 #include "base/le.h"
 #include "base/num.h"
+#include "store/tenants.h"
 
 #define COPY_OFF    ((size_t)4096)
 #define TENANTS_OFF 8192
@@ -44,7 +45,8 @@ struct tenant {
 	struct kv_le64 number;
 	struct kv_le64 random;
 	uint8_t name[KV_TENANT_BYTES_MAX];
-	uint8_t pad[32];
+	struct kv_le32 epoch;
+	uint8_t pad[28];
 };
 
 KV_LE_SIZE(head, 104);
@@ -210,9 +212,19 @@ kv_poolhead_tenant_get(const void *file, unsigned i,
 		return -EBADMSG;
 	out->number = kv_get64(t->number);
 	out->random = kv_get64(t->random);
+	out->epoch = kv_get32(t->epoch);
 	out->len = t->len;
 	memcpy(out->name, t->name, sizeof(out->name));
 	return 1;
+}
+
+static bool
+is_newer(const struct kv_poolhead_tenant *t,
+	 const struct kv_poolhead_tenant *than)
+{
+	return t->number > than->number ||
+	       (t->number == than->number &&
+		kv_tenants_is_earlier(than->epoch, t->epoch));
 }
 
 /* Two of one name: the second was being written when the process ended. */
@@ -230,7 +242,7 @@ kv_poolhead_tenant_find(const void *file, const void *name, size_t len,
 			return rc;
 		if (rc == 0 || t.len != len || memcmp(t.name, name, len) != 0)
 			continue;
-		if (!found || t.number > out->number)
+		if (!found || is_newer(&t, out))
 			*out = t;
 		found = 1;
 	}
@@ -269,6 +281,7 @@ kv_poolhead_tenant_put(void *file, const struct kv_poolhead_tenant *t)
 	to->len = t->len;
 	to->number = kv_le64(t->number);
 	to->random = kv_le64(t->random);
+	to->epoch = kv_le32(t->epoch);
 	memcpy(to->name, t->name, t->len);
 	to->sum = kv_le64(tenant_sum(to));
 	store32(&to->state, STATE_SET);

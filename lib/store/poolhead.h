@@ -54,9 +54,10 @@ void kv_poolhead_build(void *file, struct kv_poolhead *h);
 /* ---- generations of tenants ---- */
 
 struct kv_poolhead_tenant {
-	uint64_t number;
+	uint64_t number; /* of its generation */
 	uint64_t random;
-	uint8_t len; /* from 1 */
+	uint32_t epoch; /* records of earlier ones are removed */
+	uint8_t len;    /* from 1 */
 	char name[KV_TENANT_BYTES_MAX];
 };
 

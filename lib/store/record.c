@@ -26,7 +26,8 @@ struct slot {
 	struct kv_le64 hash_hi;
 	struct kv_le64 size;
 	struct kv_le64 id_random;
-	struct kv_le64 generation;
+	struct kv_le32 epoch;
+	struct kv_le32 zero32;
 	struct kv_le32 id_version;
 	struct kv_le32 next; /* 0: none */
 	struct kv_le16 key_len;
@@ -301,7 +302,7 @@ kv_record_build(void *file, const uint32_t *slots, uint64_t seed,
 	s->size = kv_le64(r->size);
 	s->id_random = kv_le64(r->id_random);
 	s->id_version = kv_le32(r->id_version);
-	s->generation = kv_le64(r->generation);
+	s->epoch = kv_le32(r->epoch);
 	s->next = kv_le32(n > 1 ? slots[1] : 0);
 	s->key_len = kv_le16(r->key_len);
 	s->n_ext = kv_le16(r->n_ext);
@@ -385,7 +386,7 @@ fixed_read(const struct slot *s, struct kv_record *r)
 	r->size = kv_get64(s->size);
 	r->id_random = kv_get64(s->id_random);
 	r->id_version = kv_get32(s->id_version);
-	r->generation = kv_get64(s->generation);
+	r->epoch = kv_get32(s->epoch);
 	r->flags = s->flags;
 	r->tenant_len = s->tenant_len;
 	r->key_len = kv_get16(s->key_len);

@@ -57,7 +57,7 @@ struct kv_record {
 	struct kv_hash hash;
 	uint64_t size;
 	uint64_t id_random;
-	uint64_t generation; /* of the tenant */
+	uint32_t epoch; /* of the tenant, see tenants.h */
 	uint32_t id_version;
 	uint8_t flags;
 	uint8_t tenant_len;

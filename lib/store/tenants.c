@@ -141,3 +141,10 @@ kv_tenants_outdate(struct kv_tenants *t, unsigned number)
 	assert(number < t->count);
 	t->list[number]->epoch++;
 }
+
+void
+kv_tenants_resume(struct kv_tenants *t, unsigned number, uint32_t epoch)
+{
+	assert(number < t->count);
+	t->list[number]->epoch = epoch;
+}

@@ -6,6 +6,7 @@
  * that came to it before is outdated, in no time.
  */
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -36,5 +37,13 @@ const char *kv_tenants_name(const struct kv_tenants *t, unsigned number,
 /* From 0; goes round after four thousand million changes. */
 uint32_t kv_tenants_epoch(const struct kv_tenants *t, unsigned number);
 void kv_tenants_outdate(struct kv_tenants *t, unsigned number);
+/* As an earlier process left it, before anything comes to the tenant. */
+void kv_tenants_resume(struct kv_tenants *t, unsigned number, uint32_t epoch);
+/* Was it before that one? */
+static inline bool
+kv_tenants_is_earlier(uint32_t epoch, uint32_t than)
+{
+	return (int32_t)(epoch - than) < 0;
+}
 
 #endif

@@ -331,9 +331,10 @@ uint64_t kv_nodekept_held_bytes(const struct kv_node *node);
 
 /* Its tenants' generations are added to t. 0 or -ENOMEM. */
 int kv_nodekept_generations(struct kv_node *node, struct kv_generations *t);
-/* This one holds: what is older will not be adopted. */
+/* This one holds, and what came to the tenant before the epoch will not be
+ * adopted. */
 void kv_nodekept_generation(struct kv_node *node, const char *name, size_t len,
-			    struct kv_generation g);
+			    struct kv_generation g, uint32_t epoch);
 
 /* ---- nodegen.c: what was removed as a whole ---- */
 

@@ -71,7 +71,16 @@ kv_nodegen_purge(struct kv_node *node)
 void
 kv_nodegen_outdate(struct kv_node *node, unsigned tenant)
 {
-	kv_tenants_outdate(kv_index_tenants(node->index), tenant);
+	struct kv_tenants *t = kv_index_tenants(node->index);
+	const char *name;
+	size_t len;
+
+	name = kv_tenants_name(t, tenant, &len);
+	/* First: what is killed in between must not adopt what is older. */
+	kv_nodekept_generation(node, name, len,
+			       kv_generation_get(&node->gen.known, name, len),
+			       kv_tenants_epoch(t, tenant) + 1);
+	kv_tenants_outdate(t, tenant);
 	kv_putkey_outdated(node);
 }
 
@@ -118,6 +127,7 @@ void
 kv_nodegen_learn(struct kv_node *node, const char *name, size_t len,
 		 struct kv_generation heard)
 {
+	const struct kv_tenants *t = kv_index_tenants(node->index);
 	struct kv_generation g;
 	int rc, tenant;
 
@@ -134,11 +144,13 @@ kv_nodegen_learn(struct kv_node *node, const char *name, size_t len,
 	if (rc <= 0)
 		return;
 	g = kv_generation_get(&node->gen.known, name, len);
-	/* First: what is killed in between must not adopt what is older. */
-	kv_nodekept_generation(node, name, len, g);
-	tenant = kv_tenants_find(kv_index_tenants(node->index), name, len);
-	if (tenant >= 0 && !was_emptied_for(node, heard) &&
-	    !was_emptied_for(node, g)) {
+	tenant = kv_tenants_find(t, name, len);
+	if (tenant < 0 || was_emptied_for(node, heard) ||
+	    was_emptied_for(node, g)) {
+		kv_nodekept_generation(
+			node, name, len, g,
+			tenant < 0 ? 0 : kv_tenants_epoch(t, (unsigned)tenant));
+	} else {
 		kv_nodegen_outdate(node, (unsigned)tenant);
 		kv_nodegen_purge(node);
 	}

@@ -329,7 +329,7 @@ kv_nodekept_reserve(struct kv_node *node, struct kv_putkey *k, bool may_evict)
 
 	if (!node->kept)
 		return 0;
-	r.generation = kv_nodegen_get(node, k->put->tenant).number;
+	r.epoch = k->put->epoch;
 	r.tenant = kv_tenants_name(kv_index_tenants(node->index),
 				   k->put->tenant, &len);
 	r.tenant_len = (uint8_t)len;
@@ -375,11 +375,12 @@ kv_nodekept_generations(struct kv_node *node, struct kv_generations *t)
 
 void
 kv_nodekept_generation(struct kv_node *node, const char *name, size_t len,
-		       struct kv_generation g)
+		       struct kv_generation g, uint32_t epoch)
 {
 	struct kv_poolhead_tenant e = {
 		.number = g.number,
 		.random = g.random,
+		.epoch = epoch,
 		.len = (uint8_t)len,
 	};
 

@@ -26,7 +26,8 @@ sub look_at_all
 {
 	for my $file (glob("$folder/*.pid")) {
 		open(my $f, '<', $file) or next;
-		look($_) for map { glob("/proc/$_/task/*") } <$f> =~ /^(\d+)$/;
+		look($_) for map { glob("/proc/$_/task/*") }
+			(<$f> // '') =~ /^(\d+)$/;
 	}
 }
 

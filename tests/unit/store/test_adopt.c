@@ -176,7 +176,7 @@ what_the_file_lost_is_missing(void **state)
 }
 
 static void
-an_older_generation_is_removed(void **state)
+an_older_epoch_is_removed(void **state)
 {
 	struct kv_poolhead_tenant t = { .number = 1, .len = 7 };
 
@@ -184,13 +184,22 @@ an_older_generation_is_removed(void **state)
 	memcpy(t.name, "default", 7);
 	ledgerrig_put(&adopted, "a", 1000);
 	ledgerrig_sum(&adopted);
+	/* Not older than the generation: it came when room was made for that.
+	 */
+	assert_int_equal(kv_poolhead_tenant_put(adopted.file, &t), 0);
+	ledgerrig_again(&adopted);
+	assert_int_equal(adopted.report.keys, 1);
+	t.epoch = 1;
 	assert_int_equal(kv_poolhead_tenant_put(adopted.file, &t), 0);
 	ledgerrig_again(&adopted);
 	assert_int_equal(adopted.report.keys, 0);
 	assert_int_equal(adopted.report.removed, 1);
+	/* The next ones are of that epoch, also when nothing was adopted. */
+	assert_int_equal(kv_tenants_epoch(kv_index_tenants(adopted.ix), 0), 1);
 	/* Another tenant's, of the same length: nothing to this one. */
 	memcpy(t.name, "another", 7);
 	t.number = 5;
+	t.epoch = 3;
 	assert_int_equal(kv_poolhead_tenant_put(adopted.file, &t), 0);
 	ledgerrig_again(&adopted);
 	assert_int_equal(adopted.report.removed, 0);
@@ -355,7 +364,7 @@ main(void)
 		ADOPTRIG_TEST(what_was_not_shown_is_not_there),
 		ADOPTRIG_TEST(a_smaller_pool_keeps_what_fits),
 		ADOPTRIG_TEST(what_the_file_lost_is_missing),
-		ADOPTRIG_TEST(an_older_generation_is_removed),
+		ADOPTRIG_TEST(an_older_epoch_is_removed),
 		ADOPTRIG_TEST(a_damaged_generation_removes_all_once),
 		ADOPTRIG_TEST(damaged_records_are_dropped_and_counted),
 		ADOPTRIG_TEST(chains_without_a_record_are_freed),

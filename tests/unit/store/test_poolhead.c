@@ -259,6 +259,24 @@ a_generation_changes_at_once(void **state)
 	assert_int_equal(number_of("a"), 2);
 }
 
+/* As when the process ended before the older one went. */
+static void
+the_newer_of_two_counts(void **state)
+{
+	struct kv_poolhead_tenant t = tenant("a", 1);
+	uint8_t other[TENANT];
+
+	(void)state;
+	t.epoch = UINT32_MAX;
+	assert_int_equal(kv_poolhead_tenant_put(file, &t), 0);
+	memcpy(other, file + TENANTS, TENANT);
+	t.epoch = 3;
+	assert_int_equal(kv_poolhead_tenant_put(file, &t), 0);
+	memcpy(file + TENANTS, other, TENANT);
+	assert_int_equal(kv_poolhead_tenant_find(file, "a", 1, &t), 1);
+	assert_int_equal(t.epoch, 3);
+}
+
 static void
 the_table_has_an_end(void **state)
 {
@@ -284,7 +302,7 @@ a_damaged_generation_is_not_passed_over(void **state)
 	(void)state;
 	assert_int_equal(put("a", 1), 0);
 	assert_int_equal(put("b", 2), 0);
-	for (i = 0; i < 32 + 64; i++) {
+	for (i = 0; i < 32 + 64 + 4; i++) {
 		if (i >= 5 && i < 8)
 			continue; /* unused */
 		file[TENANTS + i] ^= 4;
@@ -322,6 +340,8 @@ main(void)
 						setup, teardown),
 		cmocka_unit_test_setup_teardown(a_generation_changes_at_once,
 						setup, teardown),
+		cmocka_unit_test_setup_teardown(the_newer_of_two_counts, setup,
+						teardown),
 		cmocka_unit_test_setup_teardown(the_table_has_an_end, setup,
 						teardown),
 		cmocka_unit_test_setup_teardown(

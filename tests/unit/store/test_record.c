@@ -56,7 +56,7 @@ record(unsigned n_ext, uint16_t key_len)
 {
 	struct kv_record r = {
 		.id_random = 0x123456789abcdef0,
-		.generation = 12,
+		.epoch = 12,
 		.id_version = 7,
 		.flags = KV_RECORD_SOFT_PIN,
 		.tenant = "tenant",
@@ -120,7 +120,7 @@ check_there_and_back(unsigned n_ext, uint16_t key_len)
 	assert_int_equal(copy->r.size, r.size);
 	assert_int_equal(copy->r.id_random, r.id_random);
 	assert_int_equal(copy->r.id_version, r.id_version);
-	assert_int_equal(copy->r.generation, r.generation);
+	assert_int_equal(copy->r.epoch, r.epoch);
 	assert_int_equal(copy->r.flags, r.flags);
 	assert_int_equal(copy->r.tenant_len, 6);
 	assert_memory_equal(copy->r.tenant, "tenant", 6);

@@ -97,6 +97,42 @@ puts_wait_for_a_master(void **state)
 	assert_true(simnode_master_has(&sim, 0, "filled"));
 }
 
+/* The node is empty for a removal, then hears that its generation holds: what
+ * was put between is of that one, and is adopted; what was there before is not,
+ * also if the node is killed before it hears that. */
+static void
+what_is_put_while_all_is_removed_stays(void **state)
+{
+	struct kv_remove m = { .op = KV_REMOVE_ALL,
+			       .flags = KV_REMOVE_FORCE,
+			       .generation = { kv_le64(3), kv_le64(5) } };
+
+	(void)state;
+	nodereq_put("old");
+	simnode_run(&sim, 20);
+	wirepeer_send(&sim.masters[0].peer, KV_MSG_REMOVE, 9, &m, NULL, 0);
+	simnode_run(&sim, 2);
+	nodereq_put("a");
+	simnode_run(&sim, 20);
+	restart();
+	assert_int_equal(simnode_stat(&sim, "adopted"), 1);
+	simnode_run(&sim, 3000);
+	assert_int_equal(nodereq_get("old"), KV_EMISS);
+	assert_int_equal(nodereq_get("a"), KV_OK);
+	m.generation.number = kv_le64(4);
+	wirepeer_send(&sim.masters[0].peer, KV_MSG_REMOVE, 10, &m, NULL, 0);
+	simnode_run(&sim, 2);
+	nodereq_put("b");
+	nodereq_news(0, "default", 4, 5);
+	simnode_run(&sim, 20);
+	assert_int_equal(nodereq_get("b"), KV_OK);
+	restart();
+	assert_int_equal(simnode_stat(&sim, "adopted"), 1);
+	simnode_run(&sim, 3000);
+	assert_int_equal(nodereq_get("a"), KV_EMISS);
+	assert_int_equal(nodereq_get("b"), KV_OK);
+}
+
 /* Nothing of the pool was left; what was removed meanwhile is news here, too.
  */
 static void
@@ -219,6 +255,7 @@ main(void)
 		TEST_FILE(withheld_until_it_was_told),
 		TEST_FILE(put_again_while_withheld),
 		TEST_FILE(puts_wait_for_a_master),
+		TEST_FILE(what_is_put_while_all_is_removed_stays),
 		TEST_FILE(puts_wait_where_nothing_was_adopted),
 		TEST_FILE(puts_wait_for_no_master_for_ever),
 		TEST_FILE(served_when_no_master_answers),
