@@ -118,8 +118,32 @@ ask_ping(struct kv_timer *t)
 		kv_rpc_end(rpc);
 }
 
+/* Those that failed are dialled again, now and then, but for one. */
+static void
+masters_try(struct kv_chan *ch, int but)
+{
+	unsigned i;
+
+	for (i = 0; i < ch->hub->n_masters; i++)
+		if ((int)i != but && kv_hub_master_has_failed(ch->hub, i))
+			kv_chan_try_master(ch, i);
+}
+
+/* One that failed in this call and is there again may be asked again. */
+static void
+tried_forget(struct kv_ask *ask)
+{
+	struct kv_hub *hub = ask->ch->hub;
+	unsigned i;
+
+	for (i = 0; i < hub->n_masters; i++)
+		if ((int)i != ask->master && !(ask->skip & 1u << i) &&
+		    kv_hub_master_has_other(hub, ~(1u << i)))
+			ask->tried &= ~(1u << i);
+}
+
 /* Another one would have answered by now. (It may have failed when this one
- * was asked, and be there again.) */
+ * was asked, or in this very call, and be there again.) */
 static void
 ask_look(struct kv_timer *t)
 {
@@ -127,9 +151,11 @@ ask_look(struct kv_timer *t)
 	struct kv_loop *loop = ask->ch->loop;
 
 	if (!kv_hub_master_has_other(ask->ch->hub, 1u << ask->master)) {
+		masters_try(ask->ch, ask->master);
 		kv_loop_timer_set(loop, t, kv_loop_now(loop) + LOOK_NS);
 		return;
 	}
+	tried_forget(ask);
 	kv_link_wait_cancel(&ask->wait);
 	kv_rpc_cancel(&ask->call);
 	kv_link_drop(ask->link, -KV_ETIMEOUT);
@@ -201,17 +227,6 @@ ask_open(struct kv_link_wait *w, int status)
 		ask_failed(ask, status);
 	else
 		ask_send(ask);
-}
-
-/* Those that failed are dialled again, now and then, but for one. */
-static void
-masters_try(struct kv_chan *ch, int but)
-{
-	unsigned i;
-
-	for (i = 0; i < ch->hub->n_masters; i++)
-		if ((int)i != but && kv_hub_master_has_failed(ch->hub, i))
-			kv_chan_try_master(ch, i);
 }
 
 /* The next master, or -1. */

@@ -366,6 +366,27 @@ one_that_is_back_is_not_passed_over(void **state)
 	assert_in_range(exist_ms(far), 290, 320);
 }
 
+static void
+goes_on(struct kv_timer *t)
+{
+	(void)t;
+	cluster_master_freeze(cl, 0, false);
+}
+
+/* It was but slow, the other one is not there. */
+static void
+one_that_failed_just_now_is_asked_again(void **state)
+{
+	struct kv_timer t = { .fn = goes_on };
+
+	(void)state;
+	assert_int_equal(put_at("n1"), 0);
+	cluster_master_freeze(cl, 0, true);
+	cluster_master_freeze(cl, 1, true);
+	kv_loop_timer_set(cl->loop, &t, cl->clock.ns + 400 * KV_NS_PER_MS);
+	assert_in_range(exist_ms(far), 590, 680);
+}
+
 static unsigned n_over;
 
 static void
@@ -450,6 +471,9 @@ main(void)
 						setup, teardown),
 		cmocka_unit_test_setup_teardown(
 			one_that_is_back_is_not_passed_over, setup, teardown),
+		cmocka_unit_test_setup_teardown(
+			one_that_failed_just_now_is_asked_again, setup,
+			teardown),
 		cmocka_unit_test_setup_teardown(
 			what_is_put_and_what_is_nowhere_are_waited_for_at_once,
 			setup, teardown),
