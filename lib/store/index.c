@@ -159,6 +159,12 @@ kv_index_find(struct kv_index *ix, struct kv_hash h, unsigned tenant,
 	return NULL;
 }
 
+bool
+kv_index_may_hold(const struct kv_index *ix, struct kv_hash h)
+{
+	return kv_htab_first(&ix->objects, h.lo);
+}
+
 struct kv_object *
 kv_index_find_old(struct kv_index *ix, struct kv_hash h, unsigned tenant,
 		  const void *key, size_t len)

@@ -122,6 +122,8 @@ bool kv_index_is_withheld(const struct kv_index *ix);
 /* The object, shown or hidden, or NULL. Does not touch recency. */
 struct kv_object *kv_index_find(struct kv_index *ix, struct kv_hash h,
 				unsigned tenant, const void *key, size_t len);
+/* False: it holds nothing of that hash, of whatever state. */
+bool kv_index_may_hold(const struct kv_index *ix, struct kv_hash h);
 /* One of that key, shown, which is outdated or withheld; NULL: none. */
 struct kv_object *kv_index_find_old(struct kv_index *ix, struct kv_hash h,
 				    unsigned tenant, const void *key,

@@ -192,6 +192,22 @@ kv_putkey_writer(struct kv_node *node, struct kv_hash hash)
 
 /* ---- the way of a key ---- */
 
+/* What it takes the place of. */
+static void
+key_drop_old(struct kv_putkey *k)
+{
+	struct kv_node *node = k->put->node;
+	unsigned tenant = k->put->tenant;
+	struct kv_object *old;
+
+	old = kv_index_find(node->index, k->hash, tenant, k->key, k->key_len);
+	if (old)
+		kv_nodeadmin_drop(node, old);
+	while ((old = kv_index_find_old(node->index, k->hash, tenant, k->key,
+					k->key_len)))
+		kv_nodeadmin_drop(node, old);
+}
+
 /* All bytes are in place: into the index, and to the masters. */
 static void
 key_commit(struct kv_putkey *k)
@@ -211,7 +227,6 @@ key_commit(struct kv_putkey *k)
 		.slot = k->slot,
 		.putter = put->putter,
 	};
-	struct kv_object *old;
 
 	key_leave(k);
 	if (put->epoch !=
@@ -225,13 +240,8 @@ key_commit(struct kv_putkey *k)
 		n.flags |= KV_OBJ_SOFT_PIN;
 	if (put->flags & KV_PUT_HARD_PIN)
 		n.flags |= KV_OBJ_HARD_PIN;
-	old = kv_index_find(node->index, k->hash, put->tenant, k->key,
-			    k->key_len);
-	if (old)
-		kv_nodeadmin_drop(node, old);
-	while ((old = kv_index_find_old(node->index, k->hash, put->tenant,
-					k->key, k->key_len)))
-		kv_nodeadmin_drop(node, old);
+	if (!k->is_new)
+		key_drop_old(k);
 	k->object = kv_index_insert(node->index, &n, kv_loop_now(node->loop));
 	if (!k->object) {
 		key_drop_space(k);
@@ -457,7 +467,7 @@ kv_putkey_admit(struct kv_putkey *k)
 	struct kv_node *node = put->node;
 	struct kv_putkey *writer = kv_putkey_writer(node, k->hash);
 	bool is_early = kv_nodegen_is_early(node);
-	struct kv_object *o;
+	struct kv_object *o = NULL;
 
 	/* What it waited for is given up as the node ends. */
 	if (node->phase == KV_NODE_STOPPED) {
@@ -478,8 +488,10 @@ kv_putkey_admit(struct kv_putkey *k)
 		kv_list_add_tail(&writer->twins, &k->link);
 		return;
 	}
-	o = kv_index_find(node->index, k->hash, put->tenant, k->key,
-			  k->key_len);
+	k->is_new = !kv_index_may_hold(node->index, k->hash);
+	if (!k->is_new)
+		o = kv_index_find(node->index, k->hash, put->tenant, k->key,
+				  k->key_len);
 	if (o && !key_beats(k, o->id_version)) {
 		kv_putkey_rest(k, key_exists(k, o));
 		return;

@@ -62,6 +62,8 @@ struct kv_putkey {
 	bool has_status;
 	bool is_inline;
 	bool is_writer;
+	bool is_new; /* nothing of its hash was there when it became that; and
+		      * while it is, nobody else puts anything of it there */
 	bool is_repeat; /* an equal key stands before it in the put */
 	bool is_kept;
 	bool is_known; /* a master said that it stays */

@@ -136,9 +136,11 @@ test_outdated(void **state)
 
 	(void)state;
 	fixture_set_up(&f);
+	assert_false(kv_index_may_hold(f.ix, h));
 	old = put(&f, "key", 1000);
 	hidden = insert(&f, "hidden", 1000, 0);
 	assert_false(kv_index_is_outdated(f.ix, old));
+	assert_true(kv_index_may_hold(f.ix, h));
 	kv_tenants_outdate(kv_index_tenants(f.ix), 0);
 	assert_true(kv_index_is_outdated(f.ix, old));
 	assert_true(kv_index_is_outdated(f.ix, hidden));
@@ -146,6 +148,9 @@ test_outdated(void **state)
 	assert_null(kv_index_find_hash(f.ix, h));
 	assert_int_equal(count(&f, kv_index_scan), 0);
 	assert_int_equal(count(&f, kv_index_scan_outdated), 1);
+	assert_true(kv_index_may_hold(f.ix, h));
+	assert_true(kv_index_may_hold(f.ix, hash_of("hidden")));
+	assert_false(kv_index_may_hold(f.ix, hash_of("other")));
 	assert_ptr_equal(kv_index_find_old(f.ix, h, 0, "key", 3), old);
 	assert_null(kv_index_find_old(f.ix, hash_of("hidden"), 0, "hidden", 6));
 	o = put(&f, "key", 500);
