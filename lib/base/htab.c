@@ -135,10 +135,9 @@ bucket(const struct kv_htab *t, size_t b)
 static struct kv_htab_bucket *
 bucket_of(const struct kv_htab *t, uint64_t hash)
 {
-	size_t low = pow2_floor(t->buckets);
-	size_t b = hash & (2 * low - 1);
+	size_t b = hash & (2 * t->low - 1);
 
-	return bucket(t, b < t->buckets ? b : b & (low - 1));
+	return bucket(t, b < t->buckets ? b : b & (t->low - 1));
 }
 
 void
@@ -273,7 +272,7 @@ can_wait(const struct kv_htab *t, size_t s, size_t b)
 static void
 split_one(struct kv_htab *t)
 {
-	size_t b = t->buckets, low = pow2_floor(b), s = seg_of(b);
+	size_t b = t->buckets, low = t->low, s = seg_of(b);
 	struct kv_htab_bucket *to;
 
 	if (s >= KV_HTAB_SEGMENTS_MAX || (!t->segs[s] && seg_alloc(t, s) < 0))
@@ -286,8 +285,9 @@ split_one(struct kv_htab *t)
 	to->count = 0;
 	bucket_move(bucket(t, b - low), to, low);
 	b = ++t->buckets;
+	t->low = pow2_floor(b);
 	/* The next one's turn comes in a moment. */
-	__builtin_prefetch(bucket(t, b - pow2_floor(b)), 1);
+	__builtin_prefetch(bucket(t, b - t->low), 1);
 }
 
 /* Bucket b of segment s was the last one in use there. */
@@ -309,6 +309,7 @@ merge_one(struct kv_htab *t)
 
 	bucket_move(bucket(t, b), bucket(t, b - low), 0);
 	t->buckets--;
+	t->low = pow2_floor(t->buckets);
 	seg_shrink(t, seg_of(b), b);
 }
 
@@ -335,7 +336,7 @@ kv_htab_add(struct kv_htab *t, struct kv_htab_node *n, uint64_t hash)
 		rc = seg_alloc(t, 0);
 		if (rc < 0)
 			return rc;
-		t->buckets = KV_HTAB_BUCKETS_MIN;
+		t->buckets = t->low = KV_HTAB_BUCKETS_MIN;
 	}
 	n->hash = hash;
 	n->next = NULL;
@@ -460,7 +461,7 @@ kv_htab_scan(struct kv_htab *t, uint64_t cursor, unsigned nodes, kv_htab_fn *fn,
 
 	for (; nodes > 0 && t->count > 0;
 	     nodes -= seen < nodes ? seen : nodes) {
-		size_t low = pow2_floor(t->buckets), before = t->count;
+		size_t low = t->low, before = t->count;
 		size_t b = cursor & (low - 1);
 
 		t->is_scanned = true;

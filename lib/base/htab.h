@@ -48,6 +48,7 @@ struct kv_htab {
 	 * before it; NULL where the table does not reach. */
 	struct kv_htab_bucket *segs[KV_HTAB_SEGMENTS_MAX];
 	size_t buckets; /* 0 until the first add */
+	size_t low;     /* the power of two at or below buckets */
 	size_t count;
 	bool is_scanned; /* it shrinks when that is over */
 	struct kv_warm *warm;
