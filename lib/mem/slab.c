@@ -14,10 +14,11 @@
 #define GRANULE    ((uint64_t)KV_GRANULE_BYTES)
 #define SMALL      ((unsigned)(KV_SLAB_SMALL_BYTES / KV_GRANULE_BYTES))
 #define LISTS      (KV_CHUNK_GRANULES + 1)
-#define LIST_WORDS (LISTS / 64 + 1)
+#define LIST_WORDS (KV_CHUNK_GRANULES / 64)
 
 _Static_assert(KV_SLAB_SMALL_BYTES % KV_GRANULE_BYTES == 0, "whole granules");
 _Static_assert(SMALL < KV_CHUNK_GRANULES, "a chunk holds small blocks");
+_Static_assert(LIST_WORDS == 64, "a word says which of them are empty");
 _Static_assert(KV_SLAB_POOL_BYTES_MAX / KV_GRANULE_BYTES <= UINT64_C(1) << 32,
 	       "a span counts granules in 32 bits");
 
@@ -31,9 +32,11 @@ struct kv_slab {
 	uint64_t chunks_used;
 	uint64_t chunks_free; /* granules */
 
-	/* Chunks by run_max; a bit for each list that is not empty. */
+	/* Chunks by run_max; list 0 is of those that are full. A bit for each
+	 * other one that is not empty, and one for each word with such bits. */
 	struct kv_list lists[LISTS];
 	uint64_t lists_map[LIST_WORDS];
+	uint64_t words_map;
 };
 
 struct kv_slab *
@@ -113,21 +116,27 @@ kv_slab_reserve(struct kv_slab *s, uint64_t off, uint64_t len)
 static void
 list_add(struct kv_slab *s, struct kv_chunk *c)
 {
-	unsigned i = c->run_max;
+	unsigned i = c->run_max, bit = i - 1;
 
 	c->list = (uint16_t)i;
 	kv_list_add_head(&s->lists[i], &c->node);
-	s->lists_map[i / 64] |= UINT64_C(1) << i % 64;
+	if (i == 0)
+		return;
+	s->lists_map[bit / 64] |= UINT64_C(1) << bit % 64;
+	s->words_map |= UINT64_C(1) << bit / 64;
 }
 
 static void
 list_del(struct kv_slab *s, struct kv_chunk *c)
 {
-	unsigned i = c->list;
+	unsigned i = c->list, bit = i - 1;
 
 	kv_list_del(&c->node);
-	if (kv_list_is_empty(&s->lists[i]))
-		s->lists_map[i / 64] &= ~(UINT64_C(1) << i % 64);
+	if (i == 0 || !kv_list_is_empty(&s->lists[i]))
+		return;
+	s->lists_map[bit / 64] &= ~(UINT64_C(1) << bit % 64);
+	if (!s->lists_map[bit / 64])
+		s->words_map &= ~(UINT64_C(1) << bit / 64);
 }
 
 /* After run_max changed. */
@@ -140,38 +149,35 @@ list_move(struct kv_slab *s, struct kv_chunk *c)
 	list_add(s, c);
 }
 
-/* The chunk with the smallest run that may hold n, or NULL. */
+/* The chunk with the smallest run that may hold n > 0, or NULL. */
 static struct kv_chunk *
 chunk_find(const struct kv_slab *s, unsigned n)
 {
-	unsigned i = n / 64;
-	uint64_t word = s->lists_map[i] & (~UINT64_C(0) << n % 64);
+	unsigned bit = n - 1, i = bit / 64;
+	uint64_t word = s->lists_map[i] & (~UINT64_C(0) << bit % 64);
+	uint64_t later = s->words_map & (~UINT64_C(1) << i);
 
-	while (!word) {
-		if (++i == LIST_WORDS)
+	if (!word) {
+		if (!later)
 			return NULL;
+		i = (unsigned)__builtin_ctzll(later);
 		word = s->lists_map[i];
 	}
-	i = i * 64 + (unsigned)__builtin_ctzll(word);
-	return KV_LIST_FIRST(&s->lists[i], struct kv_chunk, node);
+	bit = i * 64 + (unsigned)__builtin_ctzll(word);
+	return KV_LIST_FIRST(&s->lists[bit + 1], struct kv_chunk, node);
 }
 
 /* One with the longest free run, by the bounds; NULL when all are full. */
 static struct kv_chunk *
 chunk_top(const struct kv_slab *s)
 {
-	unsigned i;
-	uint64_t word;
+	unsigned i, bit;
 
-	for (i = LIST_WORDS; i-- > 0;) {
-		/* List 0 is of those that are full. */
-		word = i ? s->lists_map[i] : s->lists_map[0] & ~UINT64_C(1);
-		if (!word)
-			continue;
-		i = i * 64 + 63 - (unsigned)__builtin_clzll(word);
-		return KV_LIST_FIRST(&s->lists[i], struct kv_chunk, node);
-	}
-	return NULL;
+	if (!s->words_map)
+		return NULL;
+	i = 63 - (unsigned)__builtin_clzll(s->words_map);
+	bit = i * 64 + 63 - (unsigned)__builtin_clzll(s->lists_map[i]);
+	return KV_LIST_FIRST(&s->lists[bit + 1], struct kv_chunk, node);
 }
 
 /* Takes room for a chunk out of the span. */
