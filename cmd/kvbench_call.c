@@ -126,64 +126,81 @@ kvbench_exist_32(struct run *r)
 /* ---- the chains ---- */
 
 static int64_t
-chain_round(struct kv_floor_chain *c)
+chain_call(struct run *r)
 {
-	int64_t t = kv_floor_chain_round(c);
+	int64_t t = kv_floor_chain_round(r->chain);
 
 	return t < 0 ? kvbench_floor_failed("a call", t) : t;
 }
 
-static int64_t
-call_put_chain(struct run *r)
+static double
+chain_median(struct run *r, struct kv_floor_chain *c)
 {
-	return chain_round(&r->put_chain);
-}
-
-static int64_t
-call_get_chain(struct run *r)
-{
-	return chain_round(&r->get_chain);
-}
-
-static int64_t
-call_exist_chain(struct run *r)
-{
-	return chain_round(&r->exist_chain);
+	r->chain = c;
+	return kvbench_median_us(r, chain_call);
 }
 
 double
 kvbench_floor_put_4k(struct run *r)
 {
-	return kvbench_median_us(r, call_put_chain);
+	return chain_median(r, &r->put_chain);
 }
 
 double
 kvbench_floor_get_4k(struct run *r)
 {
-	return kvbench_median_us(r, call_get_chain);
+	return chain_median(r, &r->get_chain);
 }
 
 double
 kvbench_floor_exist_32(struct run *r)
 {
-	return kvbench_median_us(r, call_exist_chain);
+	return chain_median(r, &r->exist_chain);
+}
+
+double
+kvbench_floor_put_awake(struct run *r)
+{
+	return chain_median(r, &r->put_awake);
+}
+
+double
+kvbench_floor_get_awake(struct run *r)
+{
+	return chain_median(r, &r->get_awake);
+}
+
+double
+kvbench_floor_exist_awake(struct run *r)
+{
+	return chain_median(r, &r->exist_awake);
+}
+
+/* One whose processes sleep, and one whose do not. */
+static int
+chains_open(struct kv_floor_chain *c, struct kv_floor_chain *awake,
+	    struct kv_floor_hops hops)
+{
+	int rc = kv_floor_chain_open(c, &hops);
+
+	hops.is_awake = true;
+	return rc ? rc : kv_floor_chain_open(awake, &hops);
 }
 
 int
 kvbench_calls_open(struct run *r)
 {
-	const struct kv_floor_hops put =
-		kv_floor_hops_put(1, r->b->key_len, KVBENCH_SMALL_BYTES);
-	const struct kv_floor_hops get =
-		kv_floor_hops_get(r->b->key_len, KVBENCH_SMALL_BYTES);
-	const struct kv_floor_hops exist = kv_floor_hops_exist(EXIST_KEYS);
-	int rc;
+	int rc = chains_open(
+		&r->put_chain, &r->put_awake,
+		kv_floor_hops_put(1, r->b->key_len, KVBENCH_SMALL_BYTES));
 
-	rc = kv_floor_chain_open(&r->put_chain, &put);
 	if (rc == 0)
-		rc = kv_floor_chain_open(&r->get_chain, &get);
+		rc = chains_open(
+			&r->get_chain, &r->get_awake,
+			kv_floor_hops_get(r->b->key_len, KVBENCH_SMALL_BYTES));
 	if (rc == 0)
-		rc = kv_floor_chain_open(&r->exist_chain, &exist);
+		rc = chains_open(&r->exist_chain, &r->exist_awake,
+				 kv_floor_hops_exist(EXIST_KEYS));
 	if (rc == 0)
 		return 0;
 	kvbench_floor_failed("short calls", rc);
@@ -196,4 +213,7 @@ kvbench_calls_close(struct run *r)
 	kv_floor_chain_close(&r->put_chain);
 	kv_floor_chain_close(&r->get_chain);
 	kv_floor_chain_close(&r->exist_chain);
+	kv_floor_chain_close(&r->put_awake);
+	kv_floor_chain_close(&r->get_awake);
+	kv_floor_chain_close(&r->exist_awake);
 }

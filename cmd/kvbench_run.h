@@ -130,6 +130,8 @@ struct run {
 	char *ask_keys;
 	uint8_t *found;
 	struct kv_floor_chain put_chain, get_chain, exist_chain;
+	struct kv_floor_chain put_awake, get_awake, exist_awake;
+	struct kv_floor_chain *chain; /* the one whose turn it is */
 
 	struct kvbench_net net;
 	struct kv_floor_stream stream;
@@ -268,6 +270,9 @@ double kvbench_exist_32(struct run *r);
 double kvbench_floor_put_4k(struct run *r);
 double kvbench_floor_get_4k(struct run *r);
 double kvbench_floor_exist_32(struct run *r);
+double kvbench_floor_put_awake(struct run *r);
+double kvbench_floor_get_awake(struct run *r);
+double kvbench_floor_exist_awake(struct run *r);
 double kvbench_publish(struct run *r);
 double kvbench_publish_bare(struct run *r);
 

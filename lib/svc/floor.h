@@ -67,7 +67,9 @@ int64_t kv_floor_write(const struct kv_floor_write *w);
 
 /* Bytes of the messages of a call for one key, or for n keys. */
 struct kv_floor_hops {
-	bool is_tcp; /* the first hop: TCP, not a Unix socket */
+	bool is_tcp;   /* the first hop: TCP, not a Unix socket */
+	bool is_awake; /* all wait as our loops do: after a wait that was
+			* short they look for input, and do not sleep at once */
 	size_t ask;
 	size_t hop;      /* over TCP to a third process; 0: there is none */
 	size_t hop_back; /* and back */
@@ -81,6 +83,7 @@ struct kv_floor_hops kv_floor_hops_exist(size_t keys);
 /* Bare epoll processes that pass on as many bytes the same way. */
 struct kv_floor_chain {
 	struct kv_floor_hops hops;
+	bool is_brisk; /* the last wait was short */
 	int fd;
 	int epoll;
 	int pids[2];

@@ -49,12 +49,29 @@ kv_floor_hops_exist(size_t keys)
 
 /* ---- the processes ---- */
 
-static int
-hear(int epoll, int fd, void *buf, size_t n)
-{
-	int rc = kv_floor_io_wait(epoll);
+/* The end of a hop. */
+struct ear {
+	int fd;
+	int epoll;
+	bool is_awake;
+	bool is_brisk;
+};
 
-	return rc < 0 ? rc : kv_floor_io_take(epoll, fd, buf, n);
+static struct ear
+ear_make(int fd, bool is_awake)
+{
+	return (struct ear){ .fd = fd,
+			     .epoll = fd >= 0 ? kv_floor_io_watch(fd) : -1,
+			     .is_awake = is_awake };
+}
+
+static int
+hear(struct ear *e, void *buf, size_t n)
+{
+	int rc = e->is_awake ? kv_floor_io_wait_awake(e->epoll, &e->is_brisk)
+			     : kv_floor_io_wait(e->epoll);
+
+	return rc < 0 ? rc : kv_floor_io_take(e->epoll, e->fd, buf, n);
 }
 
 /* Takes what is asked, asks the next one, if any, and answers. */
@@ -62,12 +79,12 @@ static void
 serve(const struct kv_floor_hops *h, int fd, int next)
 {
 	char *buf = malloc(CHAIN_MAX);
-	int epoll = kv_floor_io_watch(fd);
-	int epoll_next = next >= 0 ? kv_floor_io_watch(next) : -1;
+	struct ear near = ear_make(fd, h->is_awake);
+	struct ear far = ear_make(next, h->is_awake);
 
-	while (buf && hear(epoll, fd, buf, h->ask) == 0) {
+	while (buf && hear(&near, buf, h->ask) == 0) {
 		if (next >= 0 && (kv_floor_io_give(next, buf, h->hop) < 0 ||
-				  hear(epoll_next, next, buf, h->hop_back) < 0))
+				  hear(&far, buf, h->hop_back) < 0))
 			break;
 		if (kv_floor_io_give(fd, buf, h->back) < 0)
 			break;
@@ -89,7 +106,8 @@ pair(bool is_tcp, int fds[2])
 static int
 processes_start(struct kv_floor_chain *c, int first, int near, int far)
 {
-	const struct kv_floor_hops last = { .ask = c->hops.hop,
+	const struct kv_floor_hops last = { .is_awake = c->hops.is_awake,
+					    .ask = c->hops.hop,
 					    .back = c->hops.hop_back };
 
 	c->pids[0] = kv_floor_io_fork();
@@ -139,6 +157,17 @@ kv_floor_chain_open(struct kv_floor_chain *c, const struct kv_floor_hops *hops)
 	return rc == 0 && c->epoll < 0 ? -errno : rc;
 }
 
+static int
+hear_answer(struct kv_floor_chain *c)
+{
+	int rc = c->hops.is_awake
+			 ? kv_floor_io_wait_awake(c->epoll, &c->is_brisk)
+			 : kv_floor_io_wait(c->epoll);
+
+	return rc < 0 ? rc
+		      : kv_floor_io_take(c->epoll, c->fd, c->buf, c->hops.back);
+}
+
 int64_t
 kv_floor_chain_round(struct kv_floor_chain *c)
 {
@@ -147,7 +176,7 @@ kv_floor_chain_round(struct kv_floor_chain *c)
 
 	rc = kv_floor_io_give(c->fd, c->buf, c->hops.ask);
 	if (rc == 0)
-		rc = hear(c->epoll, c->fd, c->buf, c->hops.back);
+		rc = hear_answer(c);
 	return rc < 0 ? rc : (int64_t)(kv_floor_io_now() - start);
 }
 

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,6 +19,7 @@
 #include "mem/seg.h"
 
 #define HUGE_BYTES (2ull << 20)
+#define AWAKE_NS   (50 * KV_NS_PER_US)
 
 uint64_t
 kv_floor_io_now(void)
@@ -95,6 +97,26 @@ kv_floor_io_wait(int epoll)
 		if (errno != EINTR)
 			return -errno;
 	return 0;
+}
+
+int
+kv_floor_io_wait_awake(int epoll, bool *is_brisk)
+{
+	uint64_t start = kv_floor_io_now(), now = start;
+	struct epoll_event ev;
+	int rc = 0, n = 0;
+
+	while (*is_brisk && n == 0 && now - start < AWAKE_NS) {
+		sched_yield();
+		n = epoll_wait(epoll, &ev, 1, 0);
+		now = kv_floor_io_now();
+	}
+	if (n <= 0) {
+		rc = kv_floor_io_wait(epoll);
+		now = kv_floor_io_now();
+	}
+	*is_brisk = now - start < AWAKE_NS;
+	return rc;
 }
 
 int

@@ -24,6 +24,8 @@ struct kv_seg *kv_floor_io_share(size_t bytes, bool hugepages, char *err,
 
 /* Until there is input. */
 int kv_floor_io_wait(int epoll);
+/* The same as event/loop.c does it: awake after a wait that was short. */
+int kv_floor_io_wait_awake(int epoll, bool *is_brisk);
 /* Exactly n bytes, by non-blocking reads and epoll as a daemon does it. Where
  * nothing can be there yet, waiting first saves a read in vain. */
 int kv_floor_io_take(int epoll, int fd, void *buf, size_t n);

@@ -21,10 +21,13 @@ put_copy GB/s copy
 put_4k us chain
 get_4k us chain
 exist_32 us chain
+put_4k_awake us awake chain
+get_4k_awake us awake chain
+exist_32_awake us awake chain
 publish M keys/s bar
 publish_bare M keys/s publish
 raw_write GB/s writev
-raw_write_own GB/s copy' 'eleven figures above 0'
+raw_write_own GB/s copy' 'fourteen figures above 0'
 ok 'store' kvbench $A $QUICK --json store
 is "$(figures)" 'tcp_get GB/s stream
 tcp_put GB/s stream' 'two figures above 0'

@@ -16,6 +16,9 @@ put_copy GB/s copy
 put_4k us chain
 get_4k us chain
 exist_32 us chain
+put_4k_awake us awake chain
+get_4k_awake us awake chain
+exist_32_awake us awake chain
 publish M keys/s bar
 publish_bare M keys/s publish'
 RAW='raw_write GB/s writev

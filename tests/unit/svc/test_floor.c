@@ -109,20 +109,22 @@ writes(void **state)
 static void
 chains(void **state)
 {
-	const struct kv_floor_hops hops[] = {
+	struct kv_floor_hops hops[] = {
 		kv_floor_hops_put(1, 130, 4096),
 		kv_floor_hops_get(130, 4096),
 		kv_floor_hops_exist(32),
+		kv_floor_hops_put(1, 130, 4096),
 	};
 	const struct kv_floor_hops huge = { .ask = 2 << 20, .back = 1 };
 	struct kv_floor_chain c;
 	size_t i, j;
 
 	(void)state;
+	hops[3].is_awake = true;
 	assert_true(hops[0].hop > 0 && hops[0].ask > 4096);
 	assert_true(hops[1].hop == 0 && hops[1].back > 4096);
 	assert_true(hops[2].is_tcp && hops[2].ask > 512);
-	for (i = 0; i < 3; i++) {
+	for (i = 0; i < 4; i++) {
 		assert_int_equal(kv_floor_chain_open(&c, &hops[i]), 0);
 		for (j = 0; j < 50; j++)
 			assert_true(kv_floor_chain_round(&c) > 0);
