@@ -84,7 +84,8 @@ struct kv_node {
 	/* proc.c */
 	struct kv_list procs;
 	unsigned n_procs;
-	unsigned n_pinning;  /* processes with pins */
+	unsigned n_pinning; /* processes with pins */
+	struct kv_log_limit lost_log;
 	struct kv_htab pins; /* by id */
 	struct kv_list free_pins;
 

@@ -174,7 +174,10 @@ kv_proc_exit(struct kv_proc *p)
 	kv_loop_io_del(&p->io);
 	if (!kv_list_is_empty(&p->pins) || !kv_list_is_empty(&p->grants)) {
 		kv_stats_add(&node->stats, KV_STAT_PROCESSES_LOST, 1);
-		kv_info("a process ended with memory in use pid=%d pinned=%llu",
+		kv_log_limited(
+			&node->lost_log, kv_loop_now(node->loop), KV_LOG_INFO,
+			"a process ended with memory in use pid=%d "
+			"pinned=%llu",
 			(int)p->pid, (unsigned long long)p->pinned_bytes);
 	}
 	kv_nodepeer_close_of(node, p);
