@@ -102,18 +102,17 @@ static int
 node_init(struct node *n)
 {
 	uint64_t bytes = n->o->keys_max * n->o->key_len + STEP_BYTES;
-	void *keys = mmap(NULL, kv_round_up_u64(bytes, STEP_BYTES),
-			  PROT_READ | PROT_WRITE,
-			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	struct kv_seg *pool;
 	char err[256];
 
-	n->keys = keys == MAP_FAILED ? NULL : keys;
+	n->keys = mmap(NULL, kv_round_up_u64(bytes, STEP_BYTES),
+		       PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	pool = kv_floor_io_share(VALUES_BYTES, false, err, sizeof(err));
 	n->values = pool ? (char *)pool->base : NULL;
 	n->hashes = calloc(n->o->keys, sizeof(*n->hashes));
 	n->hop = calloc(1, n->hops.hop);
-	if (!n->keys || !n->values || !n->hashes || !n->hop)
+	if (n->keys == MAP_FAILED || !n->values || !n->hashes || !n->hop)
 		return -ENOMEM;
 	return kv_floor_table_init(&n->table, n->o->keys_max);
 }
