@@ -4,7 +4,8 @@
 /* A request to the first master that answers; when none does, and or_local is
  * set, to the local node; with local_only, to that alone. One that failed is
  * asked when there is no other; else it is but dialled again, now and then, and
- * the call does not wait for that. */
+ * the call does not wait for that. Nor does it for one that is silent when
+ * another one is there, or there again. */
 
 #include "svc/chan.h"
 
