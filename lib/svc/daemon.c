@@ -5,6 +5,7 @@
 
 #include "base/attr.h"
 #include "base/log.h"
+#include "base/thread.h"
 
 static void
 on_signal(struct kv_sig *sig, int signo)
@@ -36,6 +37,7 @@ kv_daemon_init(struct kv_daemon *d, void (*stop)(struct kv_daemon *d))
 {
 	int rc;
 
+	kv_thread_run_soon(); /* somebody waits for each turn of it */
 	d->stop = stop;
 	d->is_ending = false;
 	d->loop = kv_loop_new(NULL);
