@@ -12,10 +12,6 @@
 #include "base/fault.h"
 #include "base/num.h"
 
-/* So long a wait is short: a put takes as long when three processes that share
- * two cores have to be woken up for it, and a third when they are awake. */
-#define AWAKE_NS (100 * KV_NS_PER_US)
-
 enum {
 	EVENTS_MAX = 64, /* taken from the kernel in one turn */
 	TIMERS_MAX = 64  /* run in one turn */
@@ -206,7 +202,7 @@ wait_awake(struct kv_loop *loop, uint64_t wait_ns)
 	if (wait_ns == 0)
 		return wait_events(loop, 0);
 	start = now = kv_clock_now(loop->clock);
-	while (loop->is_brisk && n == 0 && now - start < AWAKE_NS &&
+	while (loop->is_brisk && n == 0 && now - start < KV_LOOP_AWAKE_NS &&
 	       now - start < wait_ns) {
 		sched_yield();
 		n = wait_ms(loop, 0);
@@ -216,7 +212,7 @@ wait_awake(struct kv_loop *loop, uint64_t wait_ns)
 		n = wait_events(loop, wait_ns);
 		now = kv_clock_now(loop->clock);
 	}
-	loop->is_brisk = now - start < AWAKE_NS;
+	loop->is_brisk = now - start < KV_LOOP_AWAKE_NS;
 	return n;
 }
 

@@ -19,6 +19,11 @@
 #include "base/heap.h"
 #include "base/list.h"
 
+/* After a wait that took less than so long a loop looks for events for so long
+ * before it sleeps: a put takes as long when three processes that share two
+ * cores have to be woken up for it, and a third when they are awake. */
+#define KV_LOOP_AWAKE_NS (100 * KV_NS_PER_US)
+
 struct kv_loop;
 
 /* A descriptor in the loop. Owned by the caller, zeroed before use. */

@@ -16,10 +16,10 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "event/loop.h"
 #include "mem/seg.h"
 
 #define HUGE_BYTES (2ull << 20)
-#define AWAKE_NS   (50 * KV_NS_PER_US)
 
 uint64_t
 kv_floor_io_now(void)
@@ -106,7 +106,7 @@ kv_floor_io_wait_awake(int epoll, bool *is_brisk)
 	struct epoll_event ev;
 	int rc = 0, n = 0;
 
-	while (*is_brisk && n == 0 && now - start < AWAKE_NS) {
+	while (*is_brisk && n == 0 && now - start < KV_LOOP_AWAKE_NS) {
 		sched_yield();
 		n = epoll_wait(epoll, &ev, 1, 0);
 		now = kv_floor_io_now();
@@ -115,7 +115,7 @@ kv_floor_io_wait_awake(int epoll, bool *is_brisk)
 		rc = kv_floor_io_wait(epoll);
 		now = kv_floor_io_now();
 	}
-	*is_brisk = now - start < AWAKE_NS;
+	*is_brisk = now - start < KV_LOOP_AWAKE_NS;
 	return rc;
 }
 
