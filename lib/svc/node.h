@@ -58,7 +58,7 @@ struct kv_node_opts {
 	 * there already when it is `file`'s. */
 	void *pool;
 	uint64_t pool_bytes;
-	uint64_t page_bytes; /* to be told */
+	uint64_t page_bytes;             /* to be told */
 	const struct kv_node_file *file; /* NULL: it ends with the node */
 	/* What processes of this host attach to; -1: they may not (on a
 	 * virtual loop: they may, and get no descriptor). Stay the caller's. */

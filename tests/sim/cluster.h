@@ -18,9 +18,9 @@
  * a put that returned 0 is found by every get and every existence check that
  * begins later, with its value, and so is what a get or a check has found once;
  * of two puts of a key one succeeds; no put fails; no call takes longer than a
- * second, unless some requester cannot reach a node. Only who cannot reach a node, or the master that knows
- * it, may miss what lies there; and as long as masters do not hear of all nodes
- * there may be two values of a key.
+ * second, unless some requester cannot reach a node. Only who cannot reach a
+ * node, or the master that knows it, may miss what lies there; and as long as
+ * masters do not hear of all nodes there may be two values of a key.
  */
 
 #include <stdbool.h>
