@@ -71,16 +71,18 @@ pages_new(size_t bytes)
 	size_t slack = bytes < HUGE_BYTES ? 0 : HUGE_BYTES, head;
 	char *p = mmap(NULL, bytes + slack, PROT_READ | PROT_WRITE,
 		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *aligned;
 
 	if (p == MAP_FAILED)
 		return NULL;
 	if (slack == 0)
 		return p;
 	head = -(uintptr_t)p % HUGE_BYTES;
+	aligned = p + head;
+	munmap(aligned + bytes, slack - head);
 	if (head)
 		munmap(p, head);
-	munmap(p + head + bytes, slack - head);
-	return p + head;
+	return aligned;
 }
 
 static int
