@@ -114,7 +114,7 @@ kvbench_exist_32(struct run *r)
 
 	p->first = p->next;
 	p->held = EXIST_KEYS / 2;
-	if (!kvbench_many_put(r, KVBENCH_TINY_BYTES, p->held, UINT64_MAX, 1))
+	if (!kvbench_many_put(r, KVBENCH_TINY_BYTES, p->held, 1))
 		return -1;
 	kvbench_ask(r, EXIST_KEYS, EXIST_KEYS / 2);
 	us = kvbench_median_us(r, exist_half);

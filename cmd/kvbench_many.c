@@ -13,6 +13,8 @@
 #define WAIT_MS 1000
 /* What bare processes have room for: 0.6 GB with keys of 130 bytes. */
 #define BARE_KEYS_MAX (2u << 20)
+/* Held while keys are published, in measurements. */
+#define PUBLISH_HELD 4
 
 /* ---- memory ---- */
 
@@ -127,15 +129,14 @@ many_wait(struct kvbench_many *m)
 }
 
 bool
-kvbench_many_put(struct run *r, size_t bytes, uint64_t n, uint64_t until,
-		 unsigned flight)
+kvbench_many_put(struct run *r, size_t bytes, uint64_t n, unsigned flight)
 {
 	struct kv_buf value = { r->value, bytes };
 	struct kvbench_many *m;
 	unsigned i = 0;
 	long rc = 0, end;
 
-	while (n > 0 && rc == 0 && kvbench_now_ns() < until) {
+	while (n > 0 && rc == 0) {
 		m = &r->many[i++ % flight];
 		rc = many_wait(m);
 		if (rc < 0)
@@ -152,17 +153,46 @@ kvbench_many_put(struct run *r, size_t bytes, uint64_t n, uint64_t until,
 	return rc == 0 || kvbench_failed("put", rc) >= 0;
 }
 
+/* As many keys as the bar has in the time of one measurement. */
+static uint64_t
+publish_keys(const struct run *r)
+{
+	return (uint64_t)((double)r->b->time_ns * 1e-3 * KVBENCH_PUBLISH_BAR);
+}
+
 /* Millions of keys a second, all of them known to the master. */
+static double
+publish(struct run *r, uint64_t n)
+{
+	uint64_t start = kvbench_now_ns();
+
+	if (n > 0 &&
+	    !kvbench_many_put(r, KVBENCH_TINY_BYTES, n, KVBENCH_FLIGHT))
+		return -1;
+	return (double)n * 1e3 / (double)(kvbench_now_ns() - start);
+}
+
+double
+kvbench_publish_grow(struct run *r)
+{
+	return publish(r, publish_keys(r));
+}
+
+/* Some times as many keys are held meanwhile, so that tables have their size
+ * and their memory. */
 double
 kvbench_publish(struct run *r)
 {
-	uint64_t start = kvbench_now_ns(), first = r->pool->next;
+	uint64_t n = publish_keys(r), held = PUBLISH_HELD * n;
+	struct kvbench_pool *p = r->pool;
+	double rate;
 
-	if (!kvbench_many_put(r, KVBENCH_TINY_BYTES, UINT64_MAX,
-			      start + r->b->time_ns, KVBENCH_FLIGHT))
+	rate = publish(r, held - kv_min_u64(p->next - p->kept, held));
+	if (rate >= 0)
+		rate = publish(r, n);
+	if (rate < 0)
 		return -1;
-	return (double)(r->pool->next - first) * 1e3 /
-	       (double)(kvbench_now_ns() - start);
+	return kvbench_drop_until(r, p->next - held) ? rate : -1;
 }
 
 /* The same by bare processes. */
@@ -209,10 +239,8 @@ kvbench_hold(struct run *r, uint64_t n, uint64_t n_small)
 {
 	struct kvbench_pool *p = r->pool;
 
-	if (!kvbench_many_put(r, KVBENCH_TINY_BYTES, n, UINT64_MAX,
-			      KVBENCH_FLIGHT) ||
-	    !kvbench_many_put(r, KVBENCH_SMALL_BYTES, n_small, UINT64_MAX,
-			      KVBENCH_FLIGHT))
+	if (!kvbench_many_put(r, KVBENCH_TINY_BYTES, n, KVBENCH_FLIGHT) ||
+	    !kvbench_many_put(r, KVBENCH_SMALL_BYTES, n_small, KVBENCH_FLIGHT))
 		return false;
 	p->held = p->next - p->first;
 	p->held_small = n_small;

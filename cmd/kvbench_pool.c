@@ -62,13 +62,19 @@ kvbench_key_next(struct run *r)
 bool
 kvbench_drop(struct run *r)
 {
+	return kvbench_drop_until(r, r->pool->next);
+}
+
+bool
+kvbench_drop_until(struct run *r, uint64_t end)
+{
 	struct kvbench_pool *p = r->pool;
 	struct kv_key *keys = r->ask;
 	size_t n;
 	long rc;
 
-	for (; p->kept < p->next; p->kept += n) {
-		for (n = 0; n < KVBENCH_MANY && p->kept + n < p->next; n++) {
+	for (; p->kept < end; p->kept += n) {
+		for (n = 0; n < KVBENCH_MANY && p->kept + n < end; n++) {
 			char *at = r->ask_keys + n * r->b->key_len;
 
 			kvbench_key(r, p->kept + n, at);

@@ -168,8 +168,7 @@ kvbench_full_put_4k(struct run *r)
 
 	if (r->pool != &r->pools[0] &&
 	    !kvbench_many_put(r, KVBENCH_SMALL_BYTES,
-			      r->pool->bytes / KVBENCH_SMALL_BYTES, UINT64_MAX,
-			      1))
+			      r->pool->bytes / KVBENCH_SMALL_BYTES, 1))
 		return -1;
 	us = kvbench_put_4k(r);
 	/* What is evicted need not be removed. */

@@ -17,6 +17,7 @@
 #define KVBENCH_TINY_BYTES  256
 #define KVBENCH_MANY        1000 /* keys of a call of many tiny ones */
 #define KVBENCH_FLIGHT      4    /* such calls at once */
+#define KVBENCH_PUBLISH_BAR 1.5  /* millions of them a second */
 #define KVBENCH_ASK_MAX     100000
 
 /* ---- daemons of one's own: kvbench_own.c ---- */
@@ -210,6 +211,8 @@ void kvbench_key(void *run, uint64_t i, char *key);
 uint64_t kvbench_key_next(struct run *r);
 /* Removes what was put since the last time. */
 bool kvbench_drop(struct run *r);
+/* Of that only the keys below `end`. */
+bool kvbench_drop_until(struct run *r, uint64_t end);
 
 /* The floor has pages of the kind of the pool, if that is there already. */
 int kvbench_batch_open(struct run *r);
@@ -235,9 +238,8 @@ int64_t kvbench_call_get(struct run *r, uint64_t key);
 
 int kvbench_many_open(struct run *r);
 void kvbench_many_close(struct run *r);
-/* Puts n tiny objects, or as many as until then; `flight` calls at once. */
-bool kvbench_many_put(struct run *r, size_t bytes, uint64_t n, uint64_t until,
-		      unsigned flight);
+/* Puts n tiny objects; `flight` calls at once. */
+bool kvbench_many_put(struct run *r, size_t bytes, uint64_t n, unsigned flight);
 /* ns of one call. */
 int64_t kvbench_call_put_many(struct run *r);
 int64_t kvbench_call_get_many(struct run *r);
@@ -274,6 +276,7 @@ double kvbench_floor_put_awake(struct run *r);
 double kvbench_floor_get_awake(struct run *r);
 double kvbench_floor_exist_awake(struct run *r);
 double kvbench_publish(struct run *r);
+double kvbench_publish_grow(struct run *r);
 double kvbench_publish_bare(struct run *r);
 
 int kvbench_raw_open(struct run *r);

@@ -93,8 +93,7 @@ stalls_put(struct run *r, struct stalls *s, uint64_t n)
 	pthread_join(watcher, NULL);
 	if (is_good && s->rc < 0)
 		is_good = kvbench_failed("get or exist", s->rc) >= 0;
-	return is_good &&
-	       kvbench_many_put(r, KVBENCH_TINY_BYTES, n, UINT64_MAX, 1);
+	return is_good && kvbench_many_put(r, KVBENCH_TINY_BYTES, n, 1);
 }
 
 static bool

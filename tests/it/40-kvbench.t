@@ -24,10 +24,11 @@ exist_32 us chain
 put_4k_awake us awake chain
 get_4k_awake us awake chain
 exist_32_awake us awake chain
+publish_grow M keys/s bar
 publish M keys/s bar
 publish_bare M keys/s publish
 raw_write GB/s writev
-raw_write_own GB/s copy' 'fourteen figures above 0'
+raw_write_own GB/s copy' 'fifteen figures above 0'
 ok 'store' kvbench $A $QUICK --json store
 is "$(figures)" 'tcp_get GB/s stream
 tcp_put GB/s stream' 'two figures above 0'

@@ -19,6 +19,7 @@ exist_32 us chain
 put_4k_awake us awake chain
 get_4k_awake us awake chain
 exist_32_awake us awake chain
+publish_grow M keys/s bar
 publish M keys/s bar
 publish_bare M keys/s publish'
 RAW='raw_write GB/s writev
