@@ -20,8 +20,8 @@
 #include "base/list.h"
 
 /* After a wait that took less than so long a loop looks for events for so long
- * before it sleeps: a put takes as long when three processes that share two
- * cores have to be woken up for it, and a third when they are awake. */
+ * before it sleeps: a put goes through three processes, and when each has to be
+ * woken up for it takes three times as long as when they are awake. */
 #define KV_LOOP_AWAKE_NS (100 * KV_NS_PER_US)
 
 struct kv_loop;

@@ -562,6 +562,7 @@ kv_index_stats(const struct kv_index *ix, struct kv_index_stats *out)
 
 struct scan {
 	const struct kv_index *ix;
+	bool outdated; /* those, instead of those that count */
 	kv_index_fn *fn;
 	void *arg;
 };
@@ -572,7 +573,9 @@ scan_node(void *arg, struct kv_htab_node *n)
 	const struct scan *s = arg;
 	struct kv_object *o = object_of(n);
 
-	if (!(o->flags & KV_OBJ_HIDDEN) && counts(s->ix, o))
+	if (o->flags & KV_OBJ_HIDDEN)
+		return;
+	if (s->outdated ? kv_index_is_outdated(s->ix, o) : counts(s->ix, o))
 		s->fn(s->arg, o);
 }
 
@@ -585,21 +588,11 @@ kv_index_scan(struct kv_index *ix, uint64_t cursor, unsigned count,
 	return kv_htab_scan(&ix->objects, cursor, count, scan_node, &s);
 }
 
-static void
-scan_outdated(void *arg, struct kv_htab_node *n)
-{
-	const struct scan *s = arg;
-	struct kv_object *o = object_of(n);
-
-	if (!(o->flags & KV_OBJ_HIDDEN) && kv_index_is_outdated(s->ix, o))
-		s->fn(s->arg, o);
-}
-
 uint64_t
 kv_index_scan_outdated(struct kv_index *ix, uint64_t cursor, unsigned count,
 		       kv_index_fn *fn, void *arg)
 {
-	struct scan s = { .ix = ix, .fn = fn, .arg = arg };
+	struct scan s = { .ix = ix, .outdated = true, .fn = fn, .arg = arg };
 
-	return kv_htab_scan(&ix->objects, cursor, count, scan_outdated, &s);
+	return kv_htab_scan(&ix->objects, cursor, count, scan_node, &s);
 }

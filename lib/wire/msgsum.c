@@ -1,6 +1,6 @@
 #include "wire/msgsum.h"
 
-#ifdef __x86_64__
+#if defined(__x86_64__) && __has_include(<xxh_x86dispatch.h>)
 #include <xxh_x86dispatch.h>
 #else
 #include <xxhash.h>
