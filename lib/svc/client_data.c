@@ -216,7 +216,9 @@ long
 kv_client_exist(struct kv_client *c, const struct kv_key *keys, size_t n,
 		uint8_t *out, uint32_t timeout_ms)
 {
-	struct exist_call call = { .survey = { .n = n, .exist_only = true } };
+	struct exist_call call = {
+		.survey = { .n = n, .names = keys, .exist_only = true },
+	};
 	struct kv_client_chan *cc;
 	int status = 0;
 	long rc;
@@ -233,9 +235,6 @@ kv_client_exist(struct kv_client *c, const struct kv_key *keys, size_t n,
 	call.survey.keys = calloc(n, sizeof(*call.survey.keys));
 	if (!call.survey.keys)
 		return -KV_ENOMEM;
-	for (i = 0; i < n; i++)
-		call.survey.keys[i].hash =
-			kv_key_hash(c->hub.key_seed, keys[i].data, keys[i].len);
 	cc = kv_client_enter(c, timeout_ms, &call.survey.deadline, &status);
 	if (cc) {
 		call.survey.done = exist_done;

@@ -11,8 +11,10 @@
 #include "base/num.h"
 #include "base/status.h"
 
-/* Keys of one LOOKUP: its frame and that of the answer are bounded. */
-#define FRAME_KEYS 16384
+/* Keys of one LOOKUP: its frame and that of the answer are bounded, and a large
+ * call has several, which are hashed, sent and looked up at once. (With all
+ * that is around them they fit into 128 KiB.) */
+#define FRAME_KEYS 8128
 /* A node that is silent so long is not waited for. */
 #define POLL_NS KV_NS_PER_S
 /* Who only asks knows the nodes as of when it began: the table is asked for,
@@ -60,6 +62,19 @@ survey_note(struct kv_survey *s, int status)
 	s->status = status;
 	if (kv_status_scope(status) == KV_SCOPE_SELF)
 		s->lack = status;
+}
+
+/* Sets the hashes of the first n keys. */
+static void
+hash_until(struct kv_survey *s, size_t n)
+{
+	const struct kv_key *k;
+
+	for (; s->names && s->hashed < n; s->hashed++) {
+		k = &s->names[s->hashed];
+		s->keys[s->hashed].hash =
+			kv_key_hash(s->ch->hub->key_seed, k->data, k->len);
+	}
 }
 
 /* ---- nodes ---- */
@@ -288,6 +303,7 @@ polls_start(struct kv_survey *s, bool some)
 {
 	struct poll *p, *tmp;
 
+	hash_until(s, s->n);
 	polls_prepare(s, some);
 	if (kv_list_is_empty(&s->polls)) {
 		survey_end(s, s->heard ? 0 : s->status);
@@ -317,37 +333,39 @@ key_at(const struct kv_survey *s, size_t i)
 static int
 master_build(struct kv_ask *ask, struct kv_conn *c, void *body)
 {
-	struct kv_survey *s = KV_CONTAINER_OF(ask, struct kv_survey, ask);
+	struct kv_survey_frame *f =
+		KV_CONTAINER_OF(ask, struct kv_survey_frame, ask);
 	struct kv_lookup *l = body;
 	struct kv_id *ids;
 	size_t i;
 
-	l->count = kv_le32((uint32_t)s->asked);
-	l->flags = s->exist_only ? KV_LOOKUP_EXIST : 0;
-	ids = kv_conn_tail(c, s->asked * sizeof(*ids));
+	l->count = kv_le32((uint32_t)f->n);
+	l->flags = f->s->exist_only ? KV_LOOKUP_EXIST : 0;
+	ids = kv_conn_tail(c, f->n * sizeof(*ids));
 	if (!ids)
 		return -ENOMEM;
-	for (i = 0; i < s->asked; i++)
-		ids[i] = kv_key_hash_build(key_at(s, s->pos + i)->hash);
+	for (i = 0; i < f->n; i++)
+		ids[i] = kv_key_hash_build(key_at(f->s, f->pos + i)->hash);
 	return 0;
 }
 
 static int
-exist_take(struct kv_survey *s, const struct kv_msg *msg)
+exist_take(struct kv_survey_frame *f, const struct kv_msg *msg)
 {
 	const struct kv_lookup_r *r = msg->body;
 	size_t i;
 
-	if (kv_get32(r->count) != s->asked || msg->tail_len != s->asked)
+	if (kv_get32(r->count) != f->n || msg->tail_len != f->n)
 		return -KV_EPROTO;
-	for (i = 0; i < s->asked; i++)
-		key_at(s, s->pos + i)->exists = msg->tail[i] != 0;
+	for (i = 0; i < f->n; i++)
+		key_at(f->s, f->pos + i)->exists = msg->tail[i] != 0;
 	return 0;
 }
 
 static int
-owners_take(struct kv_survey *s, const struct kv_msg *msg)
+owners_take(struct kv_survey_frame *f, const struct kv_msg *msg)
 {
+	struct kv_survey *s = f->s;
 	struct kv_map_lookup m;
 	struct kv_map_node node;
 	struct kv_cut again;
@@ -355,7 +373,7 @@ owners_take(struct kv_survey *s, const struct kv_msg *msg)
 	size_t i, at = 0;
 	unsigned j;
 
-	if (kv_map_lookup_parse(msg, (unsigned)s->asked, &m) < 0)
+	if (kv_map_lookup_parse(msg, (unsigned)f->n, &m) < 0)
 		return -KV_EPROTO;
 	again = m.records;
 	rc = kv_hub_learn(s->ch->hub, &again, m.nodes);
@@ -367,9 +385,9 @@ owners_take(struct kv_survey *s, const struct kv_msg *msg)
 		return -KV_ENOMEM;
 	for (j = 0; j < m.nodes && kv_map_node_take(&m.records, &node); j++)
 		numbers[j] = boot_number(s, &node.rec->boot);
-	for (i = 0; i < s->asked; i++)
+	for (i = 0; i < f->n; i++)
 		for (j = 0; j < m.owners[i]; j++)
-			owner_add(key_at(s, s->pos + i),
+			owner_add(key_at(s, f->pos + i),
 				  numbers[kv_get16(m.index[at++])]);
 	free(numbers);
 	return 0;
@@ -401,22 +419,72 @@ masters_end(struct kv_survey *s)
 		survey_end(s, 0);
 }
 
+static void master_answered(struct kv_ask *ask, int status,
+			    const struct kv_msg *msg);
+
+/* Sends what may be under way. */
 static void
 master_next(struct kv_survey *s)
 {
-	if (s->pos == s->n_left) {
+	struct kv_survey_frame *f;
+
+	if (s->told == s->n_left) {
 		round_next(s);
 		return;
 	}
-	s->asked = kv_min_size(s->n_left - s->pos, FRAME_KEYS);
-	s->ask.skip = s->spoke;
-	kv_ask_start(s->ch, &s->ask);
+	for (f = s->frames; f < s->frames + KV_SURVEY_FRAMES; f++) {
+		if (f->n > 0 || s->pos == s->n_left)
+			continue;
+		f->s = s;
+		f->pos = s->pos;
+		f->n = kv_min_size(s->n_left - s->pos, FRAME_KEYS);
+		s->pos += f->n;
+		if (!s->left)
+			hash_until(s, s->pos);
+		f->ask.type = KV_MSG_LOOKUP;
+		f->ask.deadline = s->deadline;
+		f->ask.build = master_build;
+		f->ask.fn = master_answered;
+		f->ask.skip = s->spoke;
+		/* One that failed may be the only one that has some node. */
+		f->ask.is_extra = s->rounds > 1 && !s->gaps;
+		kv_ask_start(s->ch, &f->ask);
+	}
+}
+
+static void
+frames_cancel(struct kv_survey *s)
+{
+	struct kv_survey_frame *f;
+
+	for (f = s->frames; f < s->frames + KV_SURVEY_FRAMES; f++) {
+		kv_ask_cancel(&f->ask);
+		f->n = 0;
+	}
+}
+
+/* They failed, or there is none. Deferred, for what failed may be a connection
+ * that is just being given up, with all the frames on it. */
+static void
+masters_failed(struct kv_defer *d)
+{
+	struct kv_survey *s = KV_CONTAINER_OF(d, struct kv_survey, defer);
+
+	frames_cancel(s);
+	if (kv_loop_now(s->ch->loop) >= s->deadline)
+		survey_end(s, s->heard ? 0 : s->status);
+	else if (s->heard && s->told == 0)
+		masters_end(s);
+	else
+		polls_start(s, false);
 }
 
 static void
 master_answered(struct kv_ask *ask, int status, const struct kv_msg *msg)
 {
-	struct kv_survey *s = KV_CONTAINER_OF(ask, struct kv_survey, ask);
+	struct kv_survey_frame *f =
+		KV_CONTAINER_OF(ask, struct kv_survey_frame, ask);
+	struct kv_survey *s = f->s;
 	const struct kv_lookup_r *r;
 
 	if (status == 0) {
@@ -424,24 +492,20 @@ master_answered(struct kv_ask *ask, int status, const struct kv_msg *msg)
 		status = kv_status_of_peer(r->status);
 	}
 	if (status == 0)
-		status = s->exist_only ? exist_take(s, msg)
-				       : owners_take(s, msg);
+		status = s->exist_only ? exist_take(f, msg)
+				       : owners_take(f, msg);
 	if (status < 0) {
 		survey_note(s, status);
-		if (kv_loop_now(s->ch->loop) >= s->deadline)
-			survey_end(s, s->heard ? 0 : status);
-		else if (s->heard && s->pos == 0)
-			masters_end(s);
-		else
-			polls_start(s, false);
+		kv_loop_defer(s->ch->loop, &s->defer);
 		return;
 	}
 	r = msg->body;
 	s->heard = true;
 	s->hides |= (r->flags & KV_LOOKUP_HIDES) != 0;
 	s->flags |= r->flags & ~KV_LOOKUP_HIDES;
-	s->answered &= 1u << s->ask.master;
-	s->pos += s->asked;
+	s->answered &= 1u << ask->master;
+	s->told += f->n;
+	f->n = 0;
 	master_next(s);
 }
 
@@ -462,12 +526,10 @@ round_start(struct kv_survey *s)
 		if (!s->keys[i].exists || s->ask_all)
 			s->left[n++] = i;
 	s->n_left = n;
-	s->pos = 0;
+	s->pos = s->told = 0;
 	s->flags = 0;
 	s->answered = UINT_MAX;
 	s->rounds++;
-	/* One that failed may be the only one that has some node. */
-	s->ask.is_extra = !s->gaps;
 	master_next(s);
 }
 
@@ -497,27 +559,17 @@ round_next(struct kv_survey *s)
 		masters_end(s);
 }
 
-static void
-survey_without_master(struct kv_defer *d)
-{
-	polls_start(KV_CONTAINER_OF(d, struct kv_survey, defer), false);
-}
-
 void
 kv_survey_start(struct kv_chan *ch, struct kv_survey *s)
 {
 	s->ch = ch;
 	s->status = -KV_EUNREACHABLE;
 	kv_list_init(&s->polls);
-	s->defer = (struct kv_defer){ .fn = survey_without_master };
+	s->defer = (struct kv_defer){ .fn = masters_failed };
 	if (ch->hub->n_masters == 0) {
 		kv_loop_defer(ch->loop, &s->defer);
 		return;
 	}
-	s->ask.type = KV_MSG_LOOKUP;
-	s->ask.deadline = s->deadline;
-	s->ask.build = master_build;
-	s->ask.fn = master_answered;
 	s->n_left = s->n;
 	s->answered = UINT_MAX;
 	s->rounds = 1;
@@ -531,7 +583,7 @@ kv_survey_fini(struct kv_survey *s)
 
 	if (!s->ch)
 		return;
-	kv_ask_cancel(&s->ask);
+	frames_cancel(s);
 	kv_loop_defer_del(&s->defer);
 	while ((p = KV_LIST_FIRST(&s->polls, struct poll, link)))
 		poll_free(p);

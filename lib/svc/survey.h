@@ -10,6 +10,7 @@
  */
 
 #include "base/list.h"
+#include "kvpool.h"
 #include "store/key.h"
 #include "svc/ask.h"
 
@@ -20,10 +21,24 @@ struct kv_survey_key {
 	uint16_t owners[KV_REPLICAS_MAX]; /* numbers in survey->boots */
 };
 
+/* Frames under way to masters: while one is looked up the next one is there,
+ * and one more is hashed. */
+#define KV_SURVEY_FRAMES 3
+
+struct kv_survey_frame {
+	struct kv_ask ask;
+	struct kv_survey *s;
+	size_t pos; /* its first key of the round's */
+	size_t n;   /* 0: none */
+};
+
 struct kv_survey {
 	/* Set by the caller, all zero otherwise: */
-	struct kv_survey_key *keys; /* hash set; results are written */
+	struct kv_survey_key *keys; /* results are written */
 	size_t n;
+	/* Of all keys: hashed when their turn comes, while masters look up
+	 * those before. NULL: hash is set in all. */
+	const struct kv_key *names;
 	bool exist_only; /* exists, not owners; marks what it finds */
 	bool ask_all;    /* every master, also about what one knows: that may
 			  * have been wrong */
@@ -40,13 +55,14 @@ struct kv_survey {
 
 	/* Inside: */
 	struct kv_chan *ch;
-	struct kv_ask ask;
+	struct kv_survey_frame frames[KV_SURVEY_FRAMES];
 	struct kv_list polls; /* nodes being asked */
 	struct kv_defer defer;
-	size_t *left;  /* keys of this round; NULL: all, it is the first */
-	size_t n_left; /* their number */
-	size_t pos;    /* first one of the frame under way */
-	size_t asked;
+	size_t hashed;     /* keys of which the names were */
+	size_t *left;      /* keys of this round; NULL: all, it is the first */
+	size_t n_left;     /* their number */
+	size_t pos;        /* so many of them were asked for */
+	size_t told;       /* and so many answered */
 	unsigned rounds;   /* begun */
 	unsigned answered; /* bits: masters that answered each frame of it */
 	unsigned spoke;    /* those that need not be asked again */

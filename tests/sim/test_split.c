@@ -1,5 +1,6 @@
 /* Masters that hear of different nodes, or are silent, and who can reach all.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "clustercore.h"
@@ -387,6 +388,120 @@ one_that_failed_just_now_is_asked_again(void **state)
 	assert_in_range(exist_ms(far), 590, 680);
 }
 
+/* ---- more keys than a frame has ---- */
+
+enum {
+	MANY = 40000,
+	HELD_EACH = 999
+};
+
+static struct kv_survey_key many[MANY];
+static struct kv_key many_names[MANY];
+static int many_rc;
+
+static void
+many_asked(struct kv_survey *s, int rc)
+{
+	(void)s;
+	many_rc = rc;
+	is_done = true;
+}
+
+/* Every so many-th key is the one that is there. */
+static void
+many_start(struct kv_survey *s)
+{
+	static char text[MANY][12];
+	size_t i;
+
+	assert_int_equal(put_at("n1"), 0);
+	for (i = 0; i < MANY; i++) {
+		snprintf(text[i], sizeof(text[i]), "%zu", i);
+		many_names[i] = (struct kv_key){ text[i], strlen(text[i]) };
+		if (i % HELD_EACH == 0)
+			many_names[i] = (struct kv_key){ name, strlen(name) };
+	}
+	memset(many, 0, sizeof(many));
+	*s = (struct kv_survey){ .keys = many,
+				 .n = MANY,
+				 .names = many_names,
+				 .exist_only = true,
+				 .deadline = cl->clock.ns + 5 * KV_NS_PER_S,
+				 .done = many_asked };
+	is_done = false;
+	kv_loop_refresh(cl->loop);
+	kv_survey_start(far->ch, s);
+}
+
+/* Until some were answered, and not all. */
+static void
+many_begin(struct kv_survey *s)
+{
+	many_start(s);
+	while (s->told == 0)
+		cluster_run(cl, KV_NS_PER_MS / 100);
+	assert_in_range(s->told, 1, MANY - 1);
+	assert_false(is_done);
+}
+
+static void
+many_end(struct kv_survey *s)
+{
+	size_t i;
+
+	wait_done();
+	assert_int_equal(many_rc, 0);
+	for (i = 0; i < MANY; i++)
+		assert_int_equal(many[i].exists, i % HELD_EACH == 0);
+	kv_survey_fini(s);
+}
+
+/* A few at a time. */
+static void
+frames_are_under_way_at_once(void **state)
+{
+	struct kv_survey s;
+	size_t first;
+
+	(void)state;
+	many_start(&s);
+	first = s.frames[0].n;
+	assert_true(first > 0 && first * KV_SURVEY_FRAMES < MANY);
+	assert_int_equal(s.pos, first * KV_SURVEY_FRAMES);
+	assert_int_equal(s.hashed, s.pos);
+	many_end(&s);
+	assert_int_equal(s.doubt, 0);
+}
+
+static void
+those_of_a_master_that_falls_silent_go_to_another(void **state)
+{
+	struct kv_survey s;
+	uint64_t began;
+
+	(void)state;
+	many_begin(&s);
+	began = cl->clock.ns;
+	cluster_master_freeze(cl, 0, true);
+	many_end(&s);
+	assert_int_equal(s.doubt, 0);
+	assert_in_range((cl->clock.ns - began) / KV_NS_PER_MS, 250, 330);
+}
+
+static void
+those_of_no_master_go_to_the_nodes(void **state)
+{
+	struct kv_survey s;
+
+	(void)state;
+	many_begin(&s);
+	cluster_master_freeze(cl, 0, true);
+	cluster_master_freeze(cl, 1, true);
+	many_end(&s);
+	assert_int_equal(s.hashed, MANY);
+	assert_int_equal(s.doubt, -KV_EUNREACHABLE);
+}
+
 static unsigned n_over;
 
 static void
@@ -474,6 +589,13 @@ main(void)
 		cmocka_unit_test_setup_teardown(
 			one_that_failed_just_now_is_asked_again, setup,
 			teardown),
+		cmocka_unit_test_setup_teardown(frames_are_under_way_at_once,
+						setup, teardown),
+		cmocka_unit_test_setup_teardown(
+			those_of_a_master_that_falls_silent_go_to_another,
+			setup, teardown),
+		cmocka_unit_test_setup_teardown(
+			those_of_no_master_go_to_the_nodes, setup, teardown),
 		cmocka_unit_test_setup_teardown(
 			what_is_put_and_what_is_nowhere_are_waited_for_at_once,
 			setup, teardown),
