@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <linux/capability.h>
 #include <linux/magic.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -436,4 +437,82 @@ kv_room_check_file(const char *root, const struct kv_room_file *file,
 	if (fs.f_type == TMPFS_MAGIC)
 		return kv_room_check(root, more, err, errlen);
 	return 0;
+}
+
+/* ---- locked memory ---- */
+
+/* The first line that begins so, without that; false: there is none. */
+static bool
+read_after(const char *root, int pid, const char *file, const char *begin,
+	   char *line, size_t n)
+{
+	char path[64];
+	FILE *f KV_CLEANUP(cleanup_file) = NULL;
+	size_t len = strlen(begin);
+
+	if (pid)
+		snprintf(path, sizeof(path), "/proc/%d/%s", pid, file);
+	else
+		snprintf(path, sizeof(path), "/proc/self/%s", file);
+	f = open_text(root, path);
+	while (f && fgets(line, (int)n, f)) {
+		if (strncmp(line, begin, len) != 0)
+			continue;
+		memmove(line, line + len, strlen(line + len) + 1);
+		return true;
+	}
+	return false;
+}
+
+/* The kernel asks for the capability in the first user name space: root of a
+ * container that has its own is nobody there. */
+static bool
+may_lock_any(const char *root, int pid)
+{
+	char line[256];
+
+	if (!read_after(root, pid, "status", "CapEff:", line, sizeof(line)) ||
+	    !(strtoull(line, NULL, 16) >> CAP_IPC_LOCK & 1))
+		return false;
+	return !read_after(root, pid, "uid_map", "", line, sizeof(line)) ||
+	       strstr(line, " 4294967295") != NULL;
+}
+
+uint64_t
+kv_room_lockable(const char *root, int pid)
+{
+	char line[256], *end;
+	uint64_t limit;
+
+	if (!read_after(root, pid, "limits", "Max locked memory", line,
+			sizeof(line)) ||
+	    may_lock_any(root, pid))
+		return NONE;
+	limit = strtoull(line, &end, 10);
+	return end == line ? NONE : limit; /* "unlimited" */
+}
+
+int
+kv_room_check_locked(const char *root, int pid, uint64_t bytes,
+		     unsigned devices, char *err, size_t errlen)
+{
+	uint64_t limit = kv_room_lockable(root, pid), need;
+	char pool[16], want[16], may[16];
+
+	if (kv_mul_u64(bytes, devices, &need))
+		need = NONE;
+	if (limit >= need)
+		return 0;
+	snprintf(err, errlen,
+		 "%u RDMA device%s want%s a pool of %s locked, %s in all, but "
+		 "the limit of locked memory is %s; `ulimit -l unlimited` in "
+		 "the shell that starts it, LimitMEMLOCK=infinity in its "
+		 "systemd unit, in Kubernetes the capability IPC_LOCK in the "
+		 "container's securityContext, or LimitMEMLOCK=infinity for "
+		 "the containerd of the host",
+		 devices, devices == 1 ? "" : "s", devices == 1 ? "s" : "",
+		 kv_str_size_format(pool, sizeof(pool), bytes),
+		 kv_str_size_format(want, sizeof(want), need),
+		 kv_str_size_format(may, sizeof(may), limit));
+	return -ENOMEM;
 }

@@ -47,4 +47,18 @@ KV_MUST_CHECK int kv_room_check_file(const char *root,
 				     const struct kv_room_file *file,
 				     uint64_t bytes, char *err, size_t errlen);
 
+/*
+ * Memory that the process may lock, 0: this one, in bytes; UINT64_MAX: any
+ * amount (no limit, or CAP_IPC_LOCK), or not known.
+ */
+uint64_t kv_room_lockable(const char *root, int pid);
+
+/*
+ * Whether that suffices for a pool that so many RDMA devices want locked: each
+ * counts for itself. 0, or -ENOMEM as above.
+ */
+KV_MUST_CHECK int kv_room_check_locked(const char *root, int pid,
+				       uint64_t bytes, unsigned devices,
+				       char *err, size_t errlen);
+
 #endif

@@ -304,6 +304,57 @@ test_huge_pages_of_the_group(void **state)
 	assert_says("raise /sys/fs/cgroup/box/hugetlb.2MB.max");
 }
 
+static void
+test_locked_memory(void **state)
+{
+	(void)state;
+	assert_int_equal(kv_room_lockable(root, 0), UINT64_MAX);
+	put("/proc/self/limits",
+	    "Limit                     Soft Limit           Hard Limit\n"
+	    "Max locked memory         67108864             67108864   bytes\n");
+	put("/proc/self/status", "Name:\tx\nCapEff:\t00000000a80425fb\n");
+	assert_int_equal(kv_room_lockable(root, 0), 64 * MIB);
+	assert_int_equal(
+		kv_room_check_locked(root, 0, 32 * MIB, 2, err, sizeof(err)),
+		0);
+	assert_int_equal(
+		kv_room_check_locked(root, 0, 33 * MIB, 2, err, sizeof(err)),
+		-ENOMEM);
+	assert_says("2 RDMA devices want a pool of 33.0 MiB locked, 66.0 MiB "
+		    "in all, but the limit of locked memory is 64.0 MiB; "
+		    "`ulimit -l unlimited`");
+	assert_says("LimitMEMLOCK=infinity in its systemd unit");
+	assert_says("IPC_LOCK in the container's securityContext");
+	assert_int_equal(
+		kv_room_check_locked(root, 0, GIB, 1, err, sizeof(err)),
+		-ENOMEM);
+	assert_says("1 RDMA device wants a pool");
+	assert_int_equal(
+		kv_room_check_locked(root, 0, UINT64_MAX, 9, err, sizeof(err)),
+		-ENOMEM);
+	put("/proc/self/limits",
+	    "Max locked memory         unlimited            unlimited  bytes\n");
+	assert_int_equal(kv_room_lockable(root, 0), UINT64_MAX);
+}
+
+/* The limit does not bind who has CAP_IPC_LOCK, but in a user name space. */
+static void
+test_locked_memory_of_the_mighty(void **state)
+{
+	(void)state;
+	put("/proc/77/limits",
+	    "Max locked memory         65536                65536      bytes\n");
+	assert_int_equal(kv_room_lockable(root, 77), 65536);
+	put("/proc/77/status", "CapEff:\t0000000000004000\n");
+	assert_int_equal(kv_room_lockable(root, 77), UINT64_MAX);
+	put("/proc/77/uid_map", "         0     100000      65536\n");
+	assert_int_equal(kv_room_lockable(root, 77), 65536);
+	put("/proc/77/uid_map", "         0          0 4294967295\n");
+	assert_int_equal(kv_room_lockable(root, 77), UINT64_MAX);
+	put("/proc/77/status", "CapEff:\t000001ffffffbfff\n");
+	assert_int_equal(kv_room_lockable(root, 77), 65536);
+}
+
 /* What this machine says of itself is plausible, whatever it is. */
 static void
 test_the_real_machine(void **state)
@@ -333,6 +384,8 @@ main(void)
 		CASE(test_nonsense_is_no_limit),
 		CASE(test_huge_pages),
 		CASE(test_huge_pages_of_the_group),
+		CASE(test_locked_memory),
+		CASE(test_locked_memory_of_the_mighty),
 		CASE(test_the_real_machine),
 	};
 
