@@ -37,23 +37,31 @@ KV_CFLAGS := -std=gnu11 $(WARN) -fPIC -fvisibility=hidden -pthread \
 	-fstack-protector-strong -fno-strict-aliasing $(FLAVOUR)
 COMPILE = $(CC) $(KV_CPPFLAGS) $(CPPFLAGS) $(KV_CFLAGS) $(CFLAGS)
 LINK = $(Q)$(COMPILE) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^)
-SO_LIBS := -lpcre2-8 -lxxhash -lpthread
+SO_LIBS := -lpcre2-8 -lxxhash -lpthread -ldl
 LIBS := -lmicrohttpd -lcjson $(SO_LIBS)
 
+# RDMA is built where its headers are, whole or not at all; empty: not.
+WITH_RDMA ?= $(shell $(CC) $(CPPFLAGS) -include infiniband/verbs.h \
+	-include rdma/rdma_cma.h -E -x c /dev/null >/dev/null 2>&1 && echo yes)
+NO_RDMA := $(if $(WITH_RDMA),lib/xfer/rdma_none.c,$(filter-out %_none.c,\
+	$(wildcard lib/xfer/rdma*.c tests/unit/xfer/test_rdma*.c \
+	tests/mock/hca*.c)))
+
 # The shared library leaves out what only the daemons and programs need.
-LIB := $(filter-out lib/python/%,$(wildcard lib/*/*.c))
+LIB := $(filter-out lib/python/% $(NO_RDMA),$(wildcard lib/*/*.c))
 SO := $(filter-out lib/http/% lib/cli/% lib/disk/% lib/svc/admin% \
 	lib/svc/daemon.c lib/svc/doctor% lib/svc/masterd.c,$(LIB))
 # A program is cmd/PROG.c and, if it has more parts, cmd/PROG_*.c.
 CMD := $(wildcard cmd/*.c)
 # What tests share is an archive, so that each test links what it uses.
-SHARED := $(filter-out tests/lib/fuzz_main.c tests/sim/test_%,\
+SHARED := $(filter-out tests/lib/fuzz_main.c tests/sim/test_% $(NO_RDMA),\
 	$(wildcard tests/lib/*.c tests/mock/*.c tests/sim/*.c))
 SRC := $(LIB) $(CMD) $(wildcard tests/unit/*/*.c) \
 	$(filter-out tests/api/%,$(wildcard tests/*/*.c))
 HEADERS := $(wildcard lib/*.h lib/*/*.h cmd/*.h)
 PROGS := $(patsubst cmd/%.c,$O/%,$(filter-out $(wildcard cmd/*_*.c),$(CMD)))
-UNIT := $(patsubst %.c,$O/%,$(wildcard tests/unit/*/test_*.c))
+UNIT := $(patsubst %.c,$O/%,\
+	$(filter-out $(NO_RDMA),$(wildcard tests/unit/*/test_*.c)))
 SIM := $(patsubst %.c,$O/%,$(wildcard tests/sim/test_*.c))
 FUZZ := $(patsubst %.c,$O/%,$(wildcard tests/fuzz/fuzz_*.c))
 IT := $(patsubst %.c,$O/%,$(wildcard tests/it/*.c tests/promise/*.c))

@@ -16,6 +16,8 @@
 #include <infiniband/verbs.h>
 #include <rdma/rdma_cma.h>
 
+#include "base/attr.h"
+
 #undef ibv_get_device_list
 #undef ibv_query_port
 #undef ibv_reg_mr
@@ -52,9 +54,8 @@ struct kv_rdmaverbs {
 	int (*dereg_mr)(struct ibv_mr *mr);
 	struct ibv_comp_channel *(*create_comp_channel)(struct ibv_context *);
 	int (*destroy_comp_channel)(struct ibv_comp_channel *ch);
-	struct ibv_cq *(*create_cq)(struct ibv_context *ctx, int cqe,
-				    void *arg, struct ibv_comp_channel *ch,
-				    int vector);
+	struct ibv_cq *(*create_cq)(struct ibv_context *ctx, int cqe, void *arg,
+				    struct ibv_comp_channel *ch, int vector);
 	int (*destroy_cq)(struct ibv_cq *cq);
 	int (*get_cq_event)(struct ibv_comp_channel *ch, struct ibv_cq **cq,
 			    void **arg);
@@ -102,8 +103,17 @@ struct kv_rdmaverbs {
 
 /*
  * The table; NULL with a text for people in *why (static): libibverbs is not
- * installed, or too old. Loaded once a process and never unloaded. Any thread.
+ * installed, or too old. With a table *why is "", or why librdmacm is not to be
+ * had. Loaded once a process and never unloaded. Any thread.
  */
 const struct kv_rdmaverbs *kv_rdmaverbs_load(const char **why);
+
+/*
+ * The same of libraries of these names, for tests; not twice a process with
+ * real ones. 0, -ENOENT (not loaded), -ENOTSUP (lacks a function); on failure
+ * the table stays as it is.
+ */
+KV_MUST_CHECK int kv_rdmaverbs_open(struct kv_rdmaverbs *v, const char *verbs,
+				    const char *cm, char *why, size_t n);
 
 #endif
