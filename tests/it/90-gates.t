@@ -60,6 +60,16 @@ not_ok 'symbols: a manual of another library' scripts/check-symbols
 said 'kv_old is in man/libkvpool.3, but not declared in lib/kvpool.h'
 echo '.It Fn kv_open' >man/libkvpool.3
 ok 'symbols: right' scripts/check-symbols
+echo '__attribute__((visibility("hidden"))) int kv_foobar(void) { return 1; }' \
+	>>foo_none.c
+build_lib foo_none.c || exit 70
+ok 'symbols: what stands for several files' scripts/check-symbols
+mv foo_none.c foo.c
+build_lib foo.c || exit 70
+not_ok 'symbols: what does not' scripts/check-symbols
+said 'foo.c: kv_foobar does not start with kv_foo_'
+sed '$d' foo.c >foo_none.c
+build_lib foo_none.c || exit 70
 mv foo_none.c foo_x.c
 echo 'int kv_foo_whole(void) { return 1; }' >foo.c
 gcc -fPIC -c -o build/foo.o foo.c && gcc -fPIC -c -o build/foo_x.o foo_x.c &&
