@@ -1,0 +1,93 @@
+#include "xfer/devlist.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <string.h>
+
+#include "test.h"
+#include "xfer/rdmadev.h"
+
+static char err[512];
+
+static void
+a_name_that_means_nothing_is_told(void **state)
+{
+	const struct kv_rdmadev list[] = {
+		{ .name = "mlx4_0", .port = 1 },
+		{ .name = "mlx4_0", .port = 2 },
+		{ .name = "mlx5_0", .port = 1 },
+	};
+
+	(void)state;
+	assert_int_equal(kv_devlist_check("", list, 3, err, 512), 0);
+	assert_int_equal(kv_devlist_check("auto", list, 3, err, 512), 0);
+	assert_int_equal(kv_devlist_check("mlx5_*, mlx4_0", list, 3, err, 512),
+			 0);
+	assert_int_equal(kv_devlist_check("mlx5_0,rxe[01]", list, 3, err, 512),
+			 -ENODEV);
+	assert_string_equal(err, "no RDMA device is called 'rxe[01]'; there "
+				 "are mlx4_0, mlx5_0");
+	assert_int_equal(kv_devlist_check("", NULL, 0, err, 512), 0);
+	assert_int_equal(kv_devlist_check("auto", NULL, 0, err, 512), 0);
+	assert_int_equal(kv_devlist_check("rxe0", NULL, 0, err, 512), -ENODEV);
+	assert_string_equal(err, "no RDMA device is called 'rxe0'; there is "
+				 "none at all");
+}
+
+static void
+many_names_are_cut(void **state)
+{
+	static struct kv_rdmadev list[100];
+
+	(void)state;
+	for (int i = 0; i < 100; i++)
+		snprintf(list[i].name, sizeof(list[i].name), "device_%d", i);
+	assert_int_equal(kv_devlist_check("rxe0", list, 100, err, 512),
+			 -ENODEV);
+	assert_true(strlen(err) < 512);
+	assert_non_null(strstr(err, "device_20"));
+}
+
+static void
+devices_are_counted_not_ports(void **state)
+{
+	const struct kv_rdmadev list[] = {
+		{ .name = "a", .port = 1 },
+		{ .name = "a", .port = 2, .is_usable = true },
+		{ .name = "b", .port = 1, .is_usable = true },
+		{ .name = "b", .port = 2, .is_usable = true },
+		{ .name = "c", .port = 1 },
+	};
+
+	(void)state;
+	assert_int_equal(kv_devlist_usable(list, 5), 2);
+	assert_int_equal(kv_devlist_usable(list, 1), 0);
+	assert_int_equal(kv_devlist_usable(NULL, 0), 0);
+}
+
+static void
+addresses_are_written_as_people_do(void **state)
+{
+	char buf[INET6_ADDRSTRLEN];
+	struct in6_addr ip;
+
+	(void)state;
+	assert_int_equal(inet_pton(AF_INET6, "::ffff:10.77.0.1", &ip), 1);
+	assert_string_equal(kv_devlist_ip(buf, sizeof(buf), &ip), "10.77.0.1");
+	assert_int_equal(inet_pton(AF_INET6, "fd00::1", &ip), 1);
+	assert_string_equal(kv_devlist_ip(buf, sizeof(buf), &ip), "fd00::1");
+	assert_string_equal(kv_devlist_ip(buf, 4, &ip), "");
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_name_that_means_nothing_is_told),
+		cmocka_unit_test(many_names_are_cut),
+		cmocka_unit_test(devices_are_counted_not_ports),
+		cmocka_unit_test(addresses_are_written_as_people_do),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
