@@ -30,6 +30,7 @@ static const struct command {
 	{ "key", ARG_KEY, false, kvdiag_key },
 	{ "stats", ARG_OPTIONAL, false, kvdiag_stats },
 	{ "links", ARG_OPTIONAL, false, kvdiag_links },
+	{ "devices", ARG_NONE, true, kvdiag_devices },
 	{ "config", ARG_OPTIONAL, true, kvdiag_config },
 	{ "doctor", ARG_OPTIONAL, true, kvdiag_doctor },
 	{ "watch", ARG_NONE, true, kvdiag_watch },
@@ -44,12 +45,19 @@ static const char doc[] =
 	"  stats [WHOSE]       counters of the master, the local node, the client\n"
 	"  links [HOST:PORT]   how each node is reached from here, and how fast;\n"
 	"                      how bytes go to the engine at that address\n"
+	"  devices             RDMA devices of this machine: usable, or why not\n"
 	"  config [FILE]       configuration: each value, and where it is from\n"
 	"  doctor [FILE]       what is wrong here and in the pool, and what helps\n"
 	"  watch               the pool as it lives, until q or Ctrl-C";
 
+enum {
+	KEY_DEVICE = 256,
+};
+
 static const struct argp_option options[] = {
 	{ "null", '0', NULL, 0, "keys end in NUL, not in newline", 0 },
+	{ "device", KEY_DEVICE, "NAME[,...]", 0,
+	  "RDMA devices that are wanted, for devices and doctor", 0 },
 	{ "interval", 'n', "SECONDS", 0, "how often watch looks (1)", 0 },
 	{ 0 },
 };
@@ -90,6 +98,9 @@ check(struct kvdiag *d, const struct argp_state *state)
 		argp_failure(state, EX_USAGE, 0, "--null goes with keys");
 	if (d->interval_ns && c->run != kvdiag_watch)
 		argp_failure(state, EX_USAGE, 0, "--interval goes with watch");
+	if (d->devices && c->run != kvdiag_devices && c->run != kvdiag_doctor)
+		argp_failure(state, EX_USAGE, 0,
+			     "--device goes with devices and doctor");
 	if (d->is_nul && d->common.json)
 		argp_failure(state, EX_USAGE, 0, "either --null or --json");
 }
@@ -107,6 +118,9 @@ parse(int key, char *arg, struct argp_state *state)
 		d->interval_ns =
 			kv_opts_time(state, "--interval", arg,
 				     100 * KV_NS_PER_MS, 3600 * KV_NS_PER_S);
+		return 0;
+	case KEY_DEVICE:
+		d->devices = arg;
 		return 0;
 	case ARGP_KEY_ARG:
 		if (!d->command)

@@ -9,11 +9,13 @@
 #include "cli/opts.h"
 #include "cli/out.h"
 #include "kvpool.h"
+#include "xfer/rdmadev.h"
 
 struct kvdiag {
 	struct kv_opts common;
 	bool is_nul;
 	uint64_t interval_ns; /* of watch; 0: not given */
+	const char *devices;  /* --device; NULL: not given */
 	const char *command;
 	const char *arg;          /* its argument, or NULL */
 	struct kv_client *client; /* NULL for config */
@@ -32,6 +34,7 @@ int kvdiag_keys(struct kvdiag *d);
 int kvdiag_key(struct kvdiag *d);
 int kvdiag_stats(struct kvdiag *d);
 int kvdiag_links(struct kvdiag *d);
+int kvdiag_devices(struct kvdiag *d);
 int kvdiag_config(struct kvdiag *d);
 int kvdiag_doctor(struct kvdiag *d);
 int kvdiag_watch(struct kvdiag *d);
@@ -44,6 +47,13 @@ int kvdiag_away(uint32_t nodes);
 
 /* Counters as text, to be freed; NULL and *STATUS -kv_status. */
 char *kvdiag_read_stats(struct kv_client *c, const char *whose, int *status);
+
+/* The white list of devices: --device, or of the configuration. */
+const char *kvdiag_wanted_devices(const struct kvdiag *d);
+
+/* As kv_rdmadev_list() of this machine. */
+long kvdiag_list_devices(const struct kvdiag *d, struct kv_rdmadev **list,
+			 char why[KV_RDMADEV_WHY_BYTES]);
 
 /*
  * The nodes, and how many: up to KV_NODES_MAX, to be freed. *CODE is 0, or 1

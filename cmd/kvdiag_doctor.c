@@ -1,4 +1,5 @@
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sysexits.h>
 #include <unistd.h>
@@ -30,6 +31,23 @@ print(void *arg, const struct kv_doctor_finding *f)
 }
 
 static void
+judge_machine(struct kv_doctor *doctor, struct kv_doctor_host *h,
+	      const struct kvdiag *d)
+{
+	struct kv_rdmadev *ports = NULL;
+	char why[KV_RDMADEV_WHY_BYTES] = "";
+
+	if (strcmp(d->common.conf.protocol, "tcp") != 0) {
+		h->wanted = kvdiag_wanted_devices(d);
+		h->n_ports = kvdiag_list_devices(d, &ports, why);
+		h->ports = ports;
+		h->ports_why = why;
+	}
+	kv_doctor_host(doctor, h);
+	free(ports);
+}
+
+static void
 judge_host(struct kv_doctor *doctor, const struct kvdiag_round *r)
 {
 	const struct kv_conf *conf = &r->d->common.conf;
@@ -49,7 +67,7 @@ judge_host(struct kv_doctor *doctor, const struct kvdiag_round *r)
 		h.node_bytes = own->pool_bytes;
 		h.node_unready = own->pool_bytes - own->ready_bytes;
 	}
-	kv_doctor_host(doctor, &h);
+	judge_machine(doctor, &h, r->d);
 }
 
 static void

@@ -34,7 +34,7 @@ _kvpool()
 		return
 	fi
 	case ${prog##*/} in
-	kvdiag) words='nodes pools keys key stats links config doctor watch' ;;
+	kvdiag) words='nodes pools keys key stats links devices config doctor watch' ;;
 	kvbench) words='local store exist bars report' ;;
 	esac
 	for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do

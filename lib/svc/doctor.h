@@ -14,6 +14,7 @@
 
 #include "base/attr.h"
 #include "kvpool.h"
+#include "xfer/rdmadev.h"
 
 enum kv_doctor_level {
 	KV_DOCTOR_OK,
@@ -55,10 +56,15 @@ struct kv_doctor_host {
 	int node_pid;          /* of the kvclient of this host; 0: none */
 	uint64_t node_bytes;   /* its pool */
 	uint64_t node_unready; /* of these, not yet faulted in */
+	/* Of kv_rdmadev_list(); what it returned, and said if that is < 0. */
+	const struct kv_rdmadev *ports;
+	long n_ports;
+	const char *ports_why;
+	const char *wanted; /* white list of devices; NULL: no RDMA at all */
 };
 
-/* Memory, huge pages, the pool file's place, locked memory, descriptors,
- * cross-memory attach. */
+/* Memory, huge pages, the pool file's place, RDMA devices, locked memory,
+ * descriptors, cross-memory attach. */
 void kv_doctor_host(struct kv_doctor *d, const struct kv_doctor_host *h);
 
 /* The process that listens on that socket ("/path" or "@name"); 0: none. */

@@ -14,6 +14,7 @@
 #include "base/str.h"
 #include "mem/room.h"
 #include "svc/doctor.h"
+#include "xfer/devlist.h"
 
 /* A kvclient or an engine of a large pool has some hundred connections. */
 #define FILES_MIN 1024
@@ -61,14 +62,14 @@ size_text(char buf[16], uint64_t bytes)
 
 /* err: "what is wrong; what to do". */
 static void
-say_refusal(struct kv_doctor *d, const char *check, char *err)
+say_refusal(struct kv_doctor *d, enum kv_doctor_level level, const char *check,
+	    char *err)
 {
 	char *advice = strstr(err, "; ");
 
 	if (advice)
 		*advice = '\0';
-	kv_doctor_say(d, KV_DOCTOR_FAULT, check, advice ? advice + 2 : "", "%s",
-		      err);
+	kv_doctor_say(d, level, check, advice ? advice + 2 : "", "%s", err);
 }
 
 static void
@@ -115,7 +116,8 @@ check_configured(struct kv_doctor *d, const struct kv_doctor_host *h)
 					  sizeof(err))
 		     : kv_room_check(h->root, h->pool_bytes, err, sizeof(err));
 	if (rc < 0)
-		say_refusal(d, h->is_huge ? "huge pages" : "memory", err);
+		say_refusal(d, KV_DOCTOR_FAULT,
+			    h->is_huge ? "huge pages" : "memory", err);
 	else
 		kv_doctor_say(d, KV_DOCTOR_OK,
 			      h->is_huge ? "huge pages" : "memory", "",
@@ -150,7 +152,7 @@ check_pool_file(struct kv_doctor *d, const struct kv_doctor_host *h)
 				sizeof(err));
 	close(fd);
 	if (rc < 0)
-		say_refusal(d, "pool file", err);
+		say_refusal(d, KV_DOCTOR_FAULT, "pool file", err);
 	else
 		kv_doctor_say(d, KV_DOCTOR_OK, "pool file", "",
 			      "%s has room for the configured pool of %s",
@@ -167,8 +169,6 @@ check_memory(struct kv_doctor *d, const struct kv_doctor_host *h)
 	else
 		check_configured(d, h);
 }
-
-/* ---- limits ---- */
 
 /* Entries of a folder; 0: it is not there, or may not be read. */
 static uint64_t
@@ -188,30 +188,90 @@ count_entries(const char *root, const char *path)
 	return n;
 }
 
+/* ---- RDMA ---- */
+
+static const char devices_check[] = "RDMA devices";
+
+/* One line a port that is wanted and short of something. Gives how many can be
+ * used. */
+static unsigned
+check_ports(struct kv_doctor *d, const struct kv_doctor_host *h)
+{
+	unsigned usable = 0;
+
+	for (long i = 0; i < h->n_ports; i++) {
+		const struct kv_rdmadev *p = &h->ports[i];
+		char text[KV_DOCTOR_TEXT_BYTES], port[16] = "";
+
+		usable += p->is_usable;
+		if (!*p->why || !p->is_wanted)
+			continue;
+		if (p->port)
+			snprintf(port, sizeof(port), " port %u", p->port);
+		snprintf(text, sizeof(text), "%s%s: %s", p->name, port, p->why);
+		say_refusal(d, p->is_usable ? KV_DOCTOR_OK : KV_DOCTOR_WARNING,
+			    devices_check, text);
+	}
+	return usable;
+}
+
+static void
+check_devices(struct kv_doctor *d, const struct kv_doctor_host *h)
+{
+	char text[KV_DOCTOR_TEXT_BYTES];
+	unsigned usable;
+
+	if (!h->wanted) {
+		kv_doctor_say(d, KV_DOCTOR_OK, devices_check, "",
+			      "none is wanted: the protocol is tcp");
+		return;
+	}
+	if (h->n_ports < 0 && count_entries(h->root, "/sys/class/infiniband")) {
+		snprintf(text, sizeof(text), "%s", h->ports_why);
+		say_refusal(d, KV_DOCTOR_WARNING, devices_check, text);
+		return;
+	}
+	if (h->n_ports >= 0 &&
+	    kv_devlist_check(h->wanted, h->ports, (size_t)h->n_ports, text,
+			     sizeof(text)) < 0) {
+		say_refusal(d, KV_DOCTOR_WARNING, devices_check, text);
+	} else if (h->n_ports <= 0) {
+		kv_doctor_say(d, KV_DOCTOR_OK, devices_check, "",
+			      "there is none");
+		return;
+	}
+	usable = check_ports(d, h);
+	if (usable)
+		kv_doctor_say(d, KV_DOCTOR_OK, devices_check, "",
+			      "%u port%s can be used", usable,
+			      usable == 1 ? "" : "s");
+}
+
+/* ---- limits ---- */
+
 static void
 check_locked(struct kv_doctor *d, const struct kv_doctor_host *h)
 {
-	uint64_t limit = limit_of(h->root, h->node_pid, "Max locked memory");
-	uint64_t need = h->node_pid ? h->node_bytes : h->pool_bytes;
-	char text[16] = "unlimited", pool[16];
+	uint64_t bytes = h->node_pid ? h->node_bytes : h->pool_bytes;
+	uint64_t limit = kv_room_lockable(h->root, h->node_pid);
+	char text[16] = "unlimited", err[KV_DOCTOR_TEXT_BYTES];
+	unsigned devices = 0;
 
+	if (h->wanted && h->n_ports > 0)
+		devices = kv_devlist_usable(h->ports, (size_t)h->n_ports);
 	if (limit != UINT64_MAX)
 		size_text(text, limit);
-	if (!count_entries(h->root, "/sys/class/infiniband"))
+	if (!devices)
 		kv_doctor_say(d, KV_DOCTOR_OK, "locked memory", "",
-			      "the limit of %s does not matter: there is no "
-			      "RDMA device",
+			      "the limit (%s) does not matter: there is no "
+			      "RDMA device to use",
 			      text);
-	else if (limit >= need)
+	else if (kv_room_check_locked(h->root, h->node_pid, bytes, devices, err,
+				      sizeof(err)) < 0)
+		say_refusal(d, KV_DOCTOR_WARNING, "locked memory", err);
+	else
 		kv_doctor_say(d, KV_DOCTOR_OK, "locked memory", "",
 			      "the limit is %s", text);
-	else
-		kv_doctor_say(d, KV_DOCTOR_WARNING, "locked memory",
-			      "`ulimit -l unlimited`, LimitMEMLOCK=infinity in "
-			      "a unit, or IPC_LOCK for a container",
-			      "the limit of %s is less than the pool of %s, "
-			      "which an RDMA device wants locked",
-			      text, size_text(pool, need));
 }
 
 static void
@@ -279,6 +339,7 @@ void
 kv_doctor_host(struct kv_doctor *d, const struct kv_doctor_host *h)
 {
 	check_memory(d, h);
+	check_devices(d, h);
 	check_locked(d, h);
 	check_files(d, h);
 	check_ptrace(d, h);

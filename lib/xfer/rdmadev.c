@@ -195,7 +195,7 @@ look_at_netdevs(struct look *k)
 			    &k->sys, dev->gid_index < 0 ? 0 : dev->gid_index,
 			    dev->netdev) &&
 		    n)
-			strcpy(dev->netdev, names[0]);
+			memcpy(dev->netdev, names[0], IF_NAMESIZE);
 		return;
 	}
 	for (size_t i = 0; i < n; i++) {
@@ -204,7 +204,7 @@ look_at_netdevs(struct look *k)
 			    ip_of(a->ifa_addr, &ip))
 				add_ip(dev, &ip);
 		if (!*dev->netdev && (dev->n_ips || i + 1 == n))
-			strcpy(dev->netdev, names[i]);
+			memcpy(dev->netdev, names[i], IF_NAMESIZE);
 	}
 }
 

@@ -40,6 +40,18 @@ read_line(char *line, size_t n, const char *root, const char *fmt, ...)
 	return is_read;
 }
 
+/* False: it is too long, and nothing is stored. */
+static bool
+copy_name(char *to, size_t n, const char *from)
+{
+	size_t len = strlen(from);
+
+	if (len >= n)
+		return false;
+	memcpy(to, from, len + 1);
+	return true;
+}
+
 static int
 by_name(const void *a, const void *b)
 {
@@ -57,8 +69,7 @@ list_names(const char *path, struct kv_rdmasys_name **list)
 	size_t n = 0;
 
 	while (dir && (e = readdir(dir))) {
-		if (e->d_name[0] == '.' ||
-		    strlen(e->d_name) >= KV_RDMASYS_NAME_BYTES)
+		if (e->d_name[0] == '.')
 			continue;
 		more = reallocarray(names, n + 1, sizeof(*names));
 		if (!more) {
@@ -67,7 +78,7 @@ list_names(const char *path, struct kv_rdmasys_name **list)
 			return -ENOMEM;
 		}
 		names = more;
-		strcpy(names[n++].text, e->d_name);
+		n += copy_name(names[n].text, sizeof(names[n].text), e->d_name);
 	}
 	if (dir)
 		closedir(dir);
@@ -119,8 +130,8 @@ kv_rdmasys_pci(const char *root, const char *device, char *buf, size_t n)
 	to[len] = '\0';
 	last = strrchr(to, '/');
 	last = last ? last + 1 : to;
-	if (is_pci(last) && strlen(last) < n)
-		strcpy(buf, last);
+	if (is_pci(last))
+		copy_name(buf, n, last);
 }
 
 int
@@ -173,10 +184,9 @@ kv_rdmasys_gid_netdev(const struct kv_rdmasys_port *p, int gid_index,
 	if (!read_line(line, sizeof(line), p->root,
 		       CLASS "/%s/ports/%u/gid_attrs/ndevs/%d", p->device,
 		       p->port, gid_index) ||
-	    !*line || strlen(line) >= IF_NAMESIZE)
+	    !*line)
 		return false;
-	strcpy(name, line);
-	return true;
+	return copy_name(name, IF_NAMESIZE, line);
 }
 
 /* Devices of several ports, each with interfaces of its own, number these from
@@ -210,9 +220,8 @@ kv_rdmasys_netdevs(const struct kv_rdmasys_port *p, char (*names)[IF_NAMESIZE],
 		 p->device);
 	found = list_names(path, &all);
 	for (long i = 0; i < found && n < max; i++)
-		if (strlen(all[i].text) < IF_NAMESIZE &&
-		    is_of_port(p, all[i].text))
-			strcpy(names[n++], all[i].text);
+		if (is_of_port(p, all[i].text))
+			n += copy_name(names[n], IF_NAMESIZE, all[i].text);
 	free(all);
 	return n;
 }

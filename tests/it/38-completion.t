@@ -25,6 +25,7 @@ for program in kvput kvget kvrm kvdiag; do
 done
 is "$(words kvput --so)" '--soft-pin --socket' 'those that begin so'
 is "$(words kvdiag p)" pools 'a subcommand'
+is "$(words kvdiag d)" 'devices doctor' 'several'
 is "$(words kvdiag --json k)" 'keys key' 'behind an option'
 is "$(words kvdiag key k)" '' 'none behind a subcommand'
 is "$(words kvdiag stats '')" 'master local client' 'but behind stats'

@@ -72,7 +72,7 @@ wait_nodes 2
 A=$(near a)
 ok 'a fresh pool' diagnose $A
 is "$(well)" '' 'is well in each line'
-for check in memory 'locked memory' descriptors 'raw transfers' 'local node' \
+for check in memory 'RDMA devices' 'locked memory' descriptors 'raw transfers' 'local node' \
 	masters versions clocks members nodes addresses pools room \
 	'key spaces'; do
 	like "$(cat out)" "^ok +$check: ." "$check"
@@ -87,7 +87,7 @@ local $/;
 my $v = JSON::PP->new->utf8->decode(<STDIN>);
 print "$_->{level} $_->{check}\n" for grep { $_->{fact} && !$_->{advice} } @$v;
 P
-is "$(perl rows.pl <out | sort -u | wc -l)" 14 'has the same'
+is "$(perl rows.pl <out | sort -u | wc -l)" 15 'has the same'
 
 # ---- this host ----
 

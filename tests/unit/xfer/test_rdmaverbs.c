@@ -62,6 +62,7 @@ all_functions_are_found(void **state)
 	void (*const *each)(void) = (void *)&table;
 	const struct kv_rdmaverbs *v = kv_rdmaverbs_load((const char *[]){ 0 });
 	const char *text;
+	void *handle;
 
 	(void)state;
 	if (!v)
@@ -71,9 +72,11 @@ all_functions_are_found(void **state)
 	table = *v;
 	for (size_t i = 0; i < sizeof(table) / sizeof(*each); i++)
 		assert_non_null(each[i]);
+	handle = dlopen(VERBS, RTLD_NOW | RTLD_NOLOAD);
+	assert_non_null(handle);
 	assert_ptr_equal(v->get_device_list,
-			 dlsym(dlopen(VERBS, RTLD_NOW | RTLD_NOLOAD),
-			       "ibv_get_device_list"));
+			 dlsym(handle, "ibv_get_device_list"));
+	dlclose(handle);
 }
 
 static void
