@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/fault.h"
 #include "xfer/devglob.h"
 #include "xfer/rdmaport.h"
 #include "xfer/rdmasys.h"
@@ -52,6 +53,8 @@ grow(struct listing *l, const char *name)
 {
 	struct kv_rdmadev *dev;
 
+	if (KV_FAULT_POINT())
+		return NULL;
 	dev = reallocarray(l->list, l->n + 1, sizeof(*l->list));
 	if (!dev)
 		return NULL;

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/fault.h"
 #include "base/str.h"
 
 #define CLASS "/sys/class/infiniband"
@@ -71,7 +72,9 @@ list_names(const char *path, struct kv_rdmasys_name **list)
 	while (dir && (e = readdir(dir))) {
 		if (e->d_name[0] == '.')
 			continue;
-		more = reallocarray(names, n + 1, sizeof(*names));
+		more = KV_FAULT_POINT()
+			       ? NULL
+			       : reallocarray(names, n + 1, sizeof(*names));
 		if (!more) {
 			closedir(dir);
 			free(names);

@@ -120,18 +120,19 @@ find_symbols(struct kv_rdmaverbs *v, void *handle, const struct symbol *s,
 }
 
 /*
- * A fork turns private pages copy-on-write. Before Linux 5.12 that took pages
+ * A fork makes private pages copy-on-write. Before Linux 5.12 that took pages
  * from under the device: who writes first, here the parent, gets a copy, and
  * the device goes on with the old page. Our pools do not suffer from it, they
  * are shared mappings and MADV_DONTFORK besides (mem/seg.c); but the rings of
  * the library's own queues would, and the buffers that an engine registers,
  * and engines fork. So the library is told to keep them from children, who may
  * only exec or _exit anyway (kvpool.h). On newer kernels, which copy such pages
- * for the child, the call does nothing and costs nothing.
+ * for the child, the call does nothing and costs nothing; on old ones callers'
+ * huge pages want RDMAV_HUGEPAGES_SAFE=1 as well.
  *
- * It has to come before any other call. When somebody else in the process was
- * first (RDMAV_FORK_SAFE=1 did it at load time, NCCL does it itself) it fails
- * or does nothing, and nothing can be done about it.
+ * It has to come before any other call. Where somebody else in the process was
+ * first, it fails if he did not want it, and is no news if he did (NCCL does
+ * it, and RDMAV_FORK_SAFE=1 makes the library do it): neither is an error here.
  */
 static void
 survive_forks(void *handle)

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "madetree.h"
+#include "nth_fault.h"
 #include "test.h"
 #include "xfer/devlist.h"
 #include "xfer/rdmaverbs.h"
@@ -288,6 +289,47 @@ ip(const struct in6_addr *a)
 
 /* ---- tests ---- */
 
+/* 0: no fault was met; 1: and nothing is left of the list; 2: else. */
+static int
+list_with_fault(void)
+{
+	struct fake *f;
+	long n;
+
+	setup(NULL);
+	f = add_roce("mlx5_0");
+	f->gids[2].ip = f->gids[3].ip = NULL;
+	add_ib("mlx4_0");
+	madetree_put(root, DEVS "mlx5_0/device/net/eth0/mtu", "1500\n");
+	madetree_put(root, DEVS "rxe0/node_type", "1: CA\n");
+	n = make_list("mlx*");
+	if (n == -ENOMEM && !list &&
+	    strcmp(err, "out of memory; free some") == 0 && opened == closed) {
+		teardown(NULL);
+		return 1;
+	}
+	/* Without its interface, a port is listed all the same. */
+	if (n != 3 || !list[1].port || list[1].is_usable)
+		return 2;
+	n = *list[1].netdev ? 0 : 1;
+	teardown(NULL);
+	return (int)n;
+}
+
+static void
+a_list_without_memory_leaves_nothing(void **state)
+{
+	unsigned n = 0;
+	int code;
+
+	(void)state;
+	do {
+		code = nth_fault_run(++n, list_with_fault);
+		assert_int_not_equal(code, 2);
+	} while (code == 1);
+	assert_int_equal(n, 7); /* two names, three entries, an interface */
+}
+
 static void
 a_port_is_told_in_full(void **state)
 {
@@ -533,6 +575,7 @@ main(void)
 {
 #define CASE(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
 	const struct CMUnitTest tests[] = {
+		nth_fault_test(a_list_without_memory_leaves_nothing),
 		CASE(a_port_is_told_in_full),
 		CASE(sysfs_knows_speeds_that_verbs_do_not),
 		CASE(an_old_library_knows_no_types_of_gids),
