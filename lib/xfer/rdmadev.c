@@ -165,8 +165,7 @@ take_gid(struct look *k, int index, struct kv_rdmaport_gid *g, unsigned *best)
 	*best = rank;
 	dev->gid_index = index;
 	dev->gid = ip;
-	if (netdev)
-		snprintf(dev->netdev, sizeof(dev->netdev), "%s", netdev);
+	snprintf(dev->netdev, sizeof(dev->netdev), "%s", netdev ? netdev : "");
 }
 
 static void
@@ -245,6 +244,13 @@ judge(struct look *k)
 
 /* ---- devices ---- */
 
+static const char unwanted[] = "not in the list of devices";
+static const char no_uverbs[] =
+	"the kernel has no verbs for programs; modprobe ib_uverbs";
+static const char no_driver[] =
+	"no driver in libibverbs, or no /dev/infiniband; apt install "
+	"ibverbs-providers, or give the container that folder";
+
 static int
 add_port(struct listing *l, struct ibv_context *ctx, uint8_t port,
 	 const struct ibv_device_attr *attr)
@@ -311,7 +317,7 @@ add_unwanted(struct listing *l, const char *name)
 
 	if (!dev)
 		return -ENOMEM;
-	say(dev, "not in the list of devices");
+	say(dev, "%s", unwanted);
 	return 0;
 }
 
@@ -348,7 +354,8 @@ add_device(struct listing *l, struct ibv_device *device)
 
 /* Devices that the kernel has, and verbs do not list. */
 static int
-add_driverless(struct listing *l, const struct kv_rdmasys_name *names, long n)
+add_unlisted(struct listing *l, const struct kv_rdmasys_name *names, long n,
+	     const char *why)
 {
 	size_t listed = l->n, i;
 	struct kv_rdmadev *dev;
@@ -362,12 +369,7 @@ add_driverless(struct listing *l, const struct kv_rdmasys_name *names, long n)
 		dev = grow(l, names[j].text);
 		if (!dev)
 			return -ENOMEM;
-		say(dev, "%s",
-		    dev->is_wanted
-			    ? "no driver in libibverbs, or no /dev/infiniband; "
-			      "apt install ibverbs-providers, or give the "
-			      "container that folder"
-			    : "not in the list of devices");
+		say(dev, "%s", dev->is_wanted ? why : unwanted);
 	}
 	return 0;
 }
@@ -399,7 +401,8 @@ fill(struct listing *l, const struct kv_rdmasys_name *names, long n_names,
 	if (devices)
 		l->v->free_device_list(devices);
 	if (rc == 0)
-		rc = add_driverless(l, names, n_names);
+		rc = add_unlisted(l, names, n_names,
+				  devices ? no_driver : no_uverbs);
 	if (rc < 0)
 		snprintf(err, errlen, "out of memory; free some");
 	else if (l->n)

@@ -96,12 +96,12 @@ fi
 exits 1 'devices of which verbs know nothing' apart kvdiag devices
 like "$(cat out)" '^DEVICE +PORT +STATE +LINK +SPEED GBIT +INTERFACE +ADDRESS +GID +NUMA +USABLE$' \
 	'a table'
-like "$(cat out)" '^mlx5_0 +- +- +- +- +- +- +- +1 +no: no driver .*; apt install ibverbs-providers' \
+like "$(cat out)" '^mlx5_0 +- +- +- +- +- +- +- +1 +no: the kernel has no verbs for programs; modprobe ib_uverbs$' \
 	'why they cannot be used, and what helps'
 is "$(cat err)" '' 'nothing else'
 exits 1 'a white list' apart kvdiag --device='*_1' devices
 like "$(cat out)" '^mlx5_0 .* no: not in the list of devices$' 'leaves one out'
-like "$(cat out)" '^mlx5_1 .* no: no driver' 'and not the other'
+like "$(cat out)" '^mlx5_1 .* no: the kernel' 'and not the other'
 exits 1 'a name among them' apart kvdiag --device=mlx5_0,rxe0 devices
 is "$(cat err)" "kvdiag: devices: no RDMA device is called 'rxe0'; there are mlx5_0, mlx5_1" \
 	'says which there are'
@@ -109,7 +109,7 @@ exits 1 'as JSON' apart kvdiag --json --device=mlx5_0 devices
 like "$(tr -d '\n' <out)" \
 	'"device": *"mlx5_0".*"numa_node": *1,.*"usable": *false' 'has numbers'
 exits 69 'doctor' apart kvdiag --socket= --device=mlx5_0 doctor
-like "$(cat out)" '^warning +RDMA devices: mlx5_0: no driver .*; apt install' \
+like "$(cat out)" '^warning +RDMA devices: mlx5_0: the kernel has no .*; modprobe ib_uverbs$' \
 	'warns of one'
 unlike "$(cat out)" 'mlx5_1' 'not of what was left out'
 like "$(cat out)" '^ok +locked memory: .* no RDMA device to use' \

@@ -402,6 +402,7 @@ the_address_of_another_name_space_comes_second(void **state)
 	assert_int_equal(make_list(""), 1);
 	assert_int_equal(list->gid_index, 1);
 	assert_int_equal(list->n_ips, 0);
+	assert_string_equal(list->netdev, "");
 	assert_true(list->is_usable);
 	assert_string_equal(list->why, "its IPs are of another network name "
 				       "space, so connections to it are made "
@@ -553,10 +554,13 @@ verbs_that_fail_are_quoted(void **state)
 	assert_null(list);
 	assert_string_equal(err, "cannot list RDMA devices: Operation not "
 				 "permitted; see dmesg");
-	/* The kernel has no verbs for programs: as if there were none. */
+	/* The kernel has no verbs for programs. */
 	list_error = ENOSYS;
 	assert_int_equal(make_list(""), 0);
 	assert_null(list);
+	madetree_put(root, DEVS "mlx5_0/node_type", "1: CA\n");
+	assert_int_equal(make_list(""), 1);
+	assert_non_null(strstr(list->why, "; modprobe ib_uverbs"));
 }
 
 static void
