@@ -75,7 +75,7 @@ static void
 write_double(FILE *f, double v)
 {
 	char buf[32];
-	int digits = 1;
+	int digits = 15; /* of a whole number, no exponent */
 
 	do {
 		snprintf(buf, sizeof(buf), "%.*g", digits, v);

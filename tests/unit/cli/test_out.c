@@ -326,7 +326,7 @@ write_numbers(struct kv_out *o)
 {
 	static const uint64_t ns[] = { 0, 1, 1000000000, 1000000001,
 				       UINT64_MAX };
-	static const double real[] = { 0, -1.5, 1e300, 0.1 };
+	static const double real[] = { 0, -1.5, 1e300, 0.1, 400 };
 
 	kv_out_begin(o, KV_OUT_LIST, NULL);
 	for (size_t i = 0; i < KV_ARRAY_LEN(ns); i++)
@@ -347,7 +347,7 @@ test_numbers_are_exact_in_json(void **state)
 
 	(void)state;
 	assert_non_null(strstr(text, "\n18446744073709551615\n0\n-2\n1000"));
-	assert_non_null(strstr(text, "\n0\n-\n-\nyes\n"));
+	assert_non_null(strstr(text, "\n0\n400\n-\n-\nyes\n"));
 	free(text);
 	json = written(write_numbers, true);
 	assert_string_equal(json, "[\n"
@@ -361,6 +361,7 @@ test_numbers_are_exact_in_json(void **state)
 				  "  -1.5,\n"
 				  "  1e+300,\n"
 				  "  0.1,\n"
+				  "  400,\n"
 				  "  null,\n"
 				  "  null,\n"
 				  "  true\n"
