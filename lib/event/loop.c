@@ -13,8 +13,14 @@
 #include "base/num.h"
 
 enum {
-	EVENTS_MAX = 64, /* taken from the kernel in one turn */
+	EVENTS_MAX = 64, /* descriptors served in one turn */
 	TIMERS_MAX = 64  /* run in one turn */
+};
+
+/* Of a descriptor of a virtual loop, as it was said to be. */
+struct ready {
+	int fd;
+	uint32_t events;
 };
 
 struct kv_loop {
@@ -33,6 +39,11 @@ struct kv_loop {
 	struct epoll_event events[EVENTS_MAX];
 	int n_events;
 	int next_event;
+	/* With a virtual clock: */
+	struct kv_list waiting; /* in the loop, with nothing that they want */
+	struct kv_list due;     /* in the loop, the next to be served first */
+	struct ready *ready;    /* of each descriptor that is */
+	size_t n_ready;
 };
 
 struct kv_loop *
@@ -57,6 +68,8 @@ kv_loop_new(struct kv_clock *clock)
 	kv_heap_init(&loop->timers);
 	kv_list_init(&loop->deferred);
 	kv_list_init(&loop->running);
+	kv_list_init(&loop->waiting);
+	kv_list_init(&loop->due);
 	kv_loop_refresh(loop);
 	return loop;
 free_loop:
@@ -76,6 +89,7 @@ kv_loop_free(struct kv_loop *loop)
 	kv_heap_fini(&loop->timers);
 	if (loop->epfd >= 0)
 		close(loop->epfd);
+	free(loop->ready);
 	free(loop);
 }
 
@@ -102,7 +116,7 @@ kv_loop_next(const struct kv_loop *loop)
 {
 	const struct kv_heap_node *first = kv_heap_first(&loop->timers);
 
-	if (!kv_list_is_empty(&loop->deferred))
+	if (!kv_list_is_empty(&loop->deferred) || !kv_list_is_empty(&loop->due))
 		return kv_loop_now(loop);
 	return first ? first->key : UINT64_MAX;
 }
@@ -247,6 +261,53 @@ run_timers(struct kv_loop *loop)
 	return n;
 }
 
+static uint32_t
+ready_of(const struct kv_loop *loop, const struct kv_io *io)
+{
+	if (!io->events)
+		return 0;
+	for (size_t i = 0; i < loop->n_ready; i++)
+		if (loop->ready[i].fd == io->fd)
+			return loop->ready[i].events &
+			       (io->events | EPOLLERR | EPOLLHUP);
+	return 0;
+}
+
+static void
+sort_in(struct kv_loop *loop, struct kv_io *io)
+{
+	kv_list_del(&io->link);
+	kv_list_add_tail(ready_of(loop, io) ? &loop->due : &loop->waiting,
+			 &io->link);
+}
+
+/* Each at most once, and those first for which a turn had no room. */
+static int
+run_due(struct kv_loop *loop)
+{
+	struct kv_list now;
+	int ran = 0;
+
+	kv_list_init(&now);
+	kv_list_splice_tail(&now, &loop->due);
+	while (ran < EVENTS_MAX) {
+		struct kv_io *io = KV_LIST_FIRST(&now, struct kv_io, link);
+		uint32_t ready;
+
+		if (!io)
+			break;
+		ready = ready_of(loop, io);
+		sort_in(loop, io);
+		if (!ready) /* any more, by an earlier callback */
+			continue;
+		io->fn(io, ready);
+		ran++;
+	}
+	kv_list_splice_tail(&now, &loop->due);
+	kv_list_splice_tail(&loop->due, &now);
+	return ran;
+}
+
 int
 kv_loop_turn(struct kv_loop *loop, uint64_t until_ns)
 {
@@ -256,6 +317,7 @@ kv_loop_turn(struct kv_loop *loop, uint64_t until_ns)
 	kv_loop_refresh(loop);
 	if (loop->epfd < 0) {
 		ran = run_deferred(loop);
+		ran += run_due(loop);
 		return ran + run_timers(loop);
 	}
 	/* Deferred from outside: done without asking the kernel first, which
@@ -299,6 +361,8 @@ control(struct kv_loop *loop, struct kv_io *io, int op, uint32_t events)
 {
 	struct epoll_event e = { .events = events, .data.ptr = io };
 
+	if (loop->epfd < 0)
+		return 0;
 	return epoll_ctl(loop->epfd, op, io->fd, &e) ? -errno : 0;
 }
 
@@ -309,7 +373,6 @@ kv_loop_io_add(struct kv_loop *loop, struct kv_io *io, int fd, uint32_t events)
 
 	assert(!io->loop);
 	assert(io->fn);
-	assert(loop->epfd >= 0);
 	io->fd = fd;
 	if (KV_FAULT_POINT())
 		err = -ENOMEM;
@@ -320,6 +383,10 @@ kv_loop_io_add(struct kv_loop *loop, struct kv_io *io, int fd, uint32_t events)
 	io->loop = loop;
 	io->events = events;
 	loop->n_io++;
+	if (loop->epfd < 0) {
+		kv_list_init(&io->link);
+		sort_in(loop, io);
+	}
 	return 0;
 }
 
@@ -341,9 +408,12 @@ kv_loop_io_mod(struct kv_io *io, uint32_t events)
 	else if (!io->events)
 		op = EPOLL_CTL_ADD;
 	err = control(io->loop, io, op, events);
-	if (!err)
-		io->events = events;
-	return err;
+	if (err)
+		return err;
+	io->events = events;
+	if (io->loop->epfd < 0)
+		sort_in(io->loop, io);
+	return 0;
 }
 
 void
@@ -360,9 +430,54 @@ kv_loop_io_del(struct kv_io *io)
 	for (int i = loop->next_event; i < loop->n_events; i++)
 		if (loop->events[i].data.ptr == io)
 			loop->events[i].data.ptr = NULL;
+	if (loop->epfd < 0)
+		kv_list_del(&io->link);
 	io->loop = NULL;
 	io->events = 0;
 	loop->n_io--;
+}
+
+/* Adds, changes or takes out what is known of a descriptor. */
+static void
+ready_set(struct kv_loop *loop, int fd, uint32_t events)
+{
+	size_t i = 0;
+
+	while (i < loop->n_ready && loop->ready[i].fd != fd)
+		i++;
+	if (!events) {
+		if (i < loop->n_ready)
+			loop->ready[i] = loop->ready[--loop->n_ready];
+		return;
+	}
+	if (i == loop->n_ready) {
+		loop->ready =
+			realloc(loop->ready, (i + 1) * sizeof(*loop->ready));
+		assert(loop->ready);
+		loop->n_ready++;
+	}
+	loop->ready[i] = (struct ready){ .fd = fd, .events = events };
+}
+
+/* Only those of which it changes anything lose their place. */
+static void
+sort_all(struct kv_loop *loop, struct kv_list *from, int fd)
+{
+	bool is_due = from == &loop->due;
+	struct kv_io *io, *tmp;
+
+	KV_LIST_FOREACH_SAFE(io, tmp, from, link)
+		if (io->fd == fd && is_due != !!ready_of(loop, io))
+			sort_in(loop, io);
+}
+
+void
+kv_loop_io_ready(struct kv_loop *loop, int fd, uint32_t events)
+{
+	assert(loop->epfd < 0);
+	ready_set(loop, fd, events);
+	sort_all(loop, &loop->due, fd);
+	sort_all(loop, &loop->waiting, fd);
 }
 
 int

@@ -4,9 +4,9 @@
 /*
  * One loop per thread: descriptors, then timers, then deferred calls, a bounded
  * number of each per turn: 64 descriptors, 64 timers, and what was deferred
- * until then. With a virtual clock the loop has no descriptors and never
- * sleeps: whoever drives it moves the clock to kv_loop_next() (the simulator
- * runs a whole cluster on one such loop).
+ * until then. With a virtual clock the loop asks no kernel and never sleeps:
+ * whoever drives it moves the clock to kv_loop_next(), and says what is ready
+ * of which descriptor (the simulator runs a whole cluster on one such loop).
  *
  * All functions are called on the loop's own thread; kv_loop_stop() too.
  * Other threads use kv_mbox. No callback runs inside the call that arms it.
@@ -31,6 +31,8 @@ struct kv_io {
 	struct kv_loop *loop; /* NULL while not added */
 	int fd;
 	uint32_t events; /* EPOLLIN, EPOLLOUT, ...: interest */
+	struct kv_list
+		link; /* of a virtual loop: those that wait, or are due */
 	void (*fn)(struct kv_io *io, uint32_t ready);
 };
 
@@ -64,8 +66,9 @@ uint64_t kv_loop_refresh(struct kv_loop *loop);
 
 bool kv_loop_is_virtual(const struct kv_loop *loop);
 
-/* Due time of the earliest timer, `now` when calls are deferred,
- * UINT64_MAX when there is nothing to do. */
+/* Due time of the earliest timer, `now` when calls are deferred or (of a
+ * virtual loop) a descriptor is ready, UINT64_MAX when there is nothing to do.
+ */
 uint64_t kv_loop_next(const struct kv_loop *loop);
 
 /* One turn. Sleeps at most until `until_ns` (absolute; 0: do not sleep), and
@@ -87,6 +90,11 @@ int kv_loop_io_mod(struct kv_io *io, uint32_t events);
 /* Harmless when not added. No event of this turn reaches it afterwards. To be
  * called before the descriptor is closed. */
 void kv_loop_io_del(struct kv_io *io);
+
+/* Virtual loops only: what is ready of this descriptor from now on, until the
+ * next call for it; whether it is in the loop does not matter. Events 0 before
+ * the descriptor is closed. Aborts where there is no memory. */
+void kv_loop_io_ready(struct kv_loop *loop, int fd, uint32_t events);
 
 /* Arms or moves the timer to an absolute time. Cannot fail once the loop has
  * room (kv_heap growth): -ENOMEM leaves it unarmed. */
