@@ -1,0 +1,525 @@
+/* The fake device: what fails, how long that takes, and what it leaves. */
+
+#include "hcarig.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/attr.h"
+
+#include "test.h"
+
+enum {
+	SEEDS = 30,
+	LONG = 60000,
+	TIMEOUT_NS = 4096 << 14,
+};
+
+static struct hcarig rig;
+
+static const struct hcarig_wr long_write = {
+	.id = 1,
+	.opcode = IBV_WR_RDMA_WRITE,
+	.flags = IBV_SEND_SIGNALED,
+	.bytes = LONG,
+};
+static const struct hcarig_wr long_read = {
+	.id = 1,
+	.opcode = IBV_WR_RDMA_READ,
+	.flags = IBV_SEND_SIGNALED,
+	.bytes = LONG,
+};
+
+static struct hcarig_opts
+rough(uint64_t seed)
+{
+	return (struct hcarig_opts){
+		.hca = { .seed = seed,
+			 .jitter_ns = 5000,
+			 .place_ns = 20000,
+			 .flush_ns = 5000,
+			 .piece_bytes = 4096 },
+	};
+}
+
+static void
+open_connected(struct hcarig_opts opts)
+{
+	hcarig_open(&rig, &opts);
+	hcarig_connect(&rig);
+}
+
+/* ---- time-outs ---- */
+
+static uint64_t
+fails_after_ns(uint8_t timeout, uint8_t retry_cnt)
+{
+	struct ibv_wc wc;
+
+	open_connected((struct hcarig_opts){ .timeout = timeout,
+					     .retry_cnt = retry_cnt });
+	hca_cut(rig.end[0].port, NULL, true);
+	assert_int_equal(hcarig_post(&rig, 0, &long_write), 0);
+	while (!hcarig_poll(&rig, 0, &wc) && rig.clock.ns < 100 * KV_NS_PER_S)
+		hcarig_run(&rig, 100000);
+	if (rig.clock.ns < 100 * KV_NS_PER_S) {
+		assert_int_equal(wc.status, IBV_WC_RETRY_EXC_ERR);
+		assert_int_equal(rig.end[0].qp->state, IBV_QPS_ERR);
+		assert_int_equal(rig.end[1].qp->state, IBV_QPS_RTS);
+	}
+	hcarig_close(&rig);
+	return rig.clock.ns;
+}
+
+static void
+a_dead_way_is_noticed_after_its_time(void **state)
+{
+	(void)state;
+	assert_in_range(fails_after_ns(14, 0), TIMEOUT_NS, TIMEOUT_NS + 200000);
+	assert_in_range(fails_after_ns(14, 6), 7 * TIMEOUT_NS,
+			7 * TIMEOUT_NS + 200000);
+	assert_in_range(fails_after_ns(15, 1), 4 * TIMEOUT_NS,
+			4 * TIMEOUT_NS + 200000);
+	/* For ever. */
+	assert_in_range(fails_after_ns(14, 7), 100 * KV_NS_PER_S, UINT64_MAX);
+}
+
+static void
+a_way_back_that_is_cut_is_dead_too(void **state)
+{
+	(void)state;
+	open_connected((struct hcarig_opts){ 0 });
+	hca_cut(rig.end[1].port, rig.end[0].port, true);
+	assert_int_equal(hcarig_do(&rig, 0, &long_write), IBV_WC_RETRY_EXC_ERR);
+	/* It was done, only nobody knows. */
+	assert_memory_equal(rig.end[1].buf, rig.end[0].buf, LONG);
+	hcarig_close(&rig);
+}
+
+static void
+a_healed_way_goes_on(void **state)
+{
+	static const struct hcarig_wr *const wrs[] = { &long_write,
+						       &long_read };
+
+	(void)state;
+	for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+		struct hcarig_opts opts = rough(seed);
+
+		opts.retry_cnt = 3;
+		open_connected(opts);
+		assert_int_equal(hcarig_post(&rig, 0, wrs[seed & 1]), 0);
+		hcarig_run(&rig, 15000);
+		hca_cut(rig.end[seed & 1].port, NULL, true);
+		hcarig_run(&rig, 2 * (uint64_t)TIMEOUT_NS);
+		hcarig_expect_none(&rig, 0);
+		hca_cut(rig.end[seed & 1].port, NULL, false);
+		hcarig_run(&rig, 2 * (uint64_t)TIMEOUT_NS);
+		hcarig_expect(&rig, 0, 1, IBV_WC_SUCCESS);
+		assert_memory_equal(rig.end[1].buf, rig.end[0].buf, LONG);
+		hcarig_close(&rig);
+	}
+}
+
+/* A transfer that moves, however slowly, is no dead one. */
+static void
+a_slow_way_is_not_dead(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		struct hcarig_opts opts = rough(1);
+
+		opts.timeout = 4; /* 65 us, of 600 */
+		open_connected(opts);
+		hca_rate(rig.end[0].port, 0.1);
+		assert_int_equal(
+			hcarig_do(&rig, 0, i ? &long_read : &long_write),
+			IBV_WC_SUCCESS);
+		hcarig_close(&rig);
+	}
+}
+
+/* ---- receives that are not there ---- */
+
+static const struct hcarig_wr short_send = {
+	.id = 1,
+	.opcode = IBV_WR_SEND,
+	.flags = IBV_SEND_SIGNALED,
+	.bytes = 8,
+};
+
+static void
+without_a_receive_it_is_tried_again(void **state)
+{
+	(void)state;
+	/* Code 14 is 1.28 ms. */
+	open_connected(
+		(struct hcarig_opts){ .rnr_retry = 2, .min_rnr_timer = 14 });
+	assert_int_equal(hcarig_post(&rig, 0, &short_send), 0);
+	hcarig_run(&rig, 2000000);
+	hcarig_expect_none(&rig, 0);
+	assert_int_equal(hcarig_recv(&rig, 1, 5, 0, 8), 0);
+	hcarig_run(&rig, 400000);
+	hcarig_expect_none(&rig, 0);
+	hcarig_run(&rig, 400000);
+	hcarig_expect(&rig, 0, 1, IBV_WC_SUCCESS);
+	hcarig_expect(&rig, 1, 5, IBV_WC_SUCCESS);
+	/* The next one is tried as often as this one was. */
+	assert_int_equal(hcarig_post(&rig, 0, &short_send), 0);
+	hcarig_run(&rig, 2 * 1280000);
+	hcarig_expect_none(&rig, 0);
+	hcarig_run(&rig, 100000);
+	hcarig_expect(&rig, 0, 1, IBV_WC_RNR_RETRY_EXC_ERR);
+	assert_int_equal(rig.end[0].qp->state, IBV_QPS_ERR);
+	assert_int_equal(rig.end[1].qp->state, IBV_QPS_RTS);
+	hcarig_close(&rig);
+}
+
+static void
+without_a_receive_it_is_tried_for_ever(void **state)
+{
+	struct hcarig_wr w = short_send;
+
+	(void)state;
+	w.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+	open_connected(
+		(struct hcarig_opts){ .rnr_retry = 7, .min_rnr_timer = 12 });
+	assert_int_equal(hcarig_post(&rig, 0, &w), 0);
+	hcarig_run(&rig, 10 * KV_NS_PER_S);
+	hcarig_expect_none(&rig, 0);
+	assert_int_equal(hcarig_recv(&rig, 1, 5, 0, 0), 0);
+	hcarig_run(&rig, KV_NS_PER_MS);
+	hcarig_expect(&rig, 0, 1, IBV_WC_SUCCESS);
+	hcarig_close(&rig);
+}
+
+static void
+a_receive_that_is_too_small_is_an_error(void **state)
+{
+	(void)state;
+	open_connected((struct hcarig_opts){ 0 });
+	assert_int_equal(hcarig_recv(&rig, 1, 5, 0, 7), 0);
+	assert_int_equal(hcarig_do(&rig, 0, &short_send),
+			 IBV_WC_REM_INV_REQ_ERR);
+	hcarig_expect(&rig, 1, 5, IBV_WC_LOC_LEN_ERR);
+	assert_int_equal(rig.end[1].qp->state, IBV_QPS_ERR);
+	assert_int_equal(hcarig_async(&rig, 1), IBV_EVENT_QP_REQ_ERR);
+	hcarig_close(&rig);
+}
+
+static void
+a_receive_into_nowhere_is_an_error(void **state)
+{
+	(void)state;
+	open_connected((struct hcarig_opts){ 0 });
+	assert_int_equal(hcarig_recv(&rig, 1, 5, HCARIG_BYTES - 4, 8), 0);
+	assert_int_equal(hcarig_do(&rig, 0, &short_send), IBV_WC_REM_OP_ERR);
+	hcarig_expect(&rig, 1, 5, IBV_WC_LOC_PROT_ERR);
+	assert_int_equal(hcarig_async(&rig, 1), IBV_EVENT_QP_REQ_ERR);
+	hcarig_close(&rig);
+}
+
+/* ---- fencing ---- */
+
+/* What the far NIC would have changed is guarded from the moment on. */
+static size_t
+same_prefix(const uint8_t *a, const uint8_t *b, size_t n)
+{
+	size_t i = 0;
+
+	while (i < n && a[i] == b[i])
+		i++;
+	return i;
+}
+
+static void
+end_qp(int end, int how)
+{
+	struct hcarig_end *e = &rig.end[end];
+
+	if (how == 0) {
+		assert_int_equal(hcarig_modify(&rig, end, IBV_QPS_ERR), 0);
+	} else if (how == 1) {
+		assert_int_equal(hcarig_modify(&rig, end, IBV_QPS_RESET), 0);
+	} else {
+		assert_int_equal(e->v->destroy_qp(e->qp), 0);
+		e->qp = NULL;
+	}
+}
+
+/* A WRITE into end 1, which gives up: a prefix is there, and no more comes. */
+static void
+a_fenced_end_is_not_written_to(void **state)
+{
+	static uint8_t then[HCARIG_BYTES];
+	unsigned cut_short = 0;
+
+	(void)state;
+	for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+		size_t n;
+
+		open_connected(rough(seed));
+		assert_int_equal(hcarig_post(&rig, 0, &long_write), 0);
+		hcarig_run(&rig, 10000 + 2000 * seed);
+		end_qp(1, (int)(seed % 3));
+		memcpy(then, rig.end[1].buf, HCARIG_BYTES);
+		n = same_prefix(then, rig.end[0].buf, LONG);
+		cut_short += n > 0 && n < LONG;
+		hcarig_run(&rig, KV_NS_PER_S);
+		assert_memory_equal(rig.end[1].buf, then, HCARIG_BYTES);
+		if (n < LONG)
+			hcarig_expect(&rig, 0, 1, IBV_WC_RETRY_EXC_ERR);
+		hcarig_close(&rig);
+	}
+	assert_in_range(cut_short, SEEDS / 3, SEEDS);
+}
+
+/* A READ from end 1, which gives up: what it changes then is never seen. */
+static void
+a_fenced_end_is_not_read_from(void **state)
+{
+	(void)state;
+	for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+		open_connected(rough(seed));
+		memset(rig.end[0].buf, 1, LONG);
+		memset(rig.end[1].buf, 2, LONG);
+		assert_int_equal(hcarig_post(&rig, 0, &long_read), 0);
+		hcarig_run(&rig, 10000 + 2000 * seed);
+		end_qp(1, (int)(seed % 3));
+		memset(rig.end[1].buf, 3, LONG);
+		hcarig_run(&rig, KV_NS_PER_S);
+		assert_null(memchr(rig.end[0].buf, 3, LONG));
+		hcarig_close(&rig);
+	}
+}
+
+/* The requester gives up its READ: nothing more comes into its memory. */
+static void
+a_requester_that_gives_up_is_left_alone(void **state)
+{
+	unsigned cut_short = 0;
+
+	(void)state;
+	for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+		open_connected(rough(seed));
+		memset(rig.end[1].buf, 2, LONG);
+		memset(rig.end[0].buf, 1, LONG);
+		assert_int_equal(hcarig_post(&rig, 0, &long_read), 0);
+		hcarig_run(&rig, 20000 + 2000 * seed);
+		end_qp(0, (int)(seed % 3));
+		cut_short += memchr(rig.end[0].buf, 1, LONG) &&
+			     memchr(rig.end[0].buf, 2, LONG);
+		memset(rig.end[0].buf, 3, LONG);
+		hcarig_run(&rig, KV_NS_PER_S);
+		assert_null(memchr(rig.end[0].buf, 2, LONG));
+		hcarig_close(&rig);
+	}
+	assert_in_range(cut_short, SEEDS / 3, SEEDS);
+}
+
+/* The requester gives up its WRITE: its memory is not read any more. */
+static void
+a_source_is_not_read_after_the_end(void **state)
+{
+	(void)state;
+	for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+		open_connected(rough(seed));
+		memset(rig.end[0].buf, 1, LONG);
+		memset(rig.end[1].buf, 2, LONG);
+		assert_int_equal(hcarig_post(&rig, 0, &long_write), 0);
+		hcarig_run(&rig, 10000 + 2000 * seed);
+		end_qp(0, (int)(seed % 3));
+		memset(rig.end[0].buf, 3, LONG);
+		hcarig_run(&rig, KV_NS_PER_S);
+		assert_null(memchr(rig.end[1].buf, 3, LONG));
+		hcarig_close(&rig);
+	}
+}
+
+/* A region that goes during a transfer ends it, and is not touched again. */
+static void
+a_region_that_goes_ends_the_transfer(void **state)
+{
+	static uint8_t then[HCARIG_BYTES];
+
+	(void)state;
+	for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+		struct hcarig_end *e = &rig.end[1];
+
+		open_connected(rough(seed));
+		assert_int_equal(
+			hcarig_post(&rig, 0,
+				    seed & 1 ? &long_read : &long_write),
+			0);
+		hcarig_run(&rig, 12000);
+		e->v->dereg_mr(e->mr);
+		/* The same key, the same place: of others all the same. */
+		e->mr = e->v->reg_mr(e->pd, e->buf, 8, 0);
+		memcpy(then, e->buf, HCARIG_BYTES);
+		hcarig_run(&rig, KV_NS_PER_S);
+		assert_memory_equal(e->buf, then, HCARIG_BYTES);
+		hcarig_expect(&rig, 0, 1, IBV_WC_REM_ACCESS_ERR);
+		hcarig_close(&rig);
+	}
+}
+
+/* ---- what is wanted to fail ---- */
+
+static void
+a_request_fails_as_it_is_told(void **state)
+{
+	static const struct hcarig_wr *const wrs[] = { &long_write,
+						       &long_read };
+	unsigned partial = 0;
+
+	(void)state;
+	for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+		struct hca_fault f = { .status = IBV_WC_REM_OP_ERR,
+				       .vendor_err = 0x77,
+				       .nth = 2 };
+		const uint8_t *to = rig.end[!(seed & 1)].buf;
+		struct ibv_wc wc;
+
+		open_connected(rough(seed));
+		hca_fail_wr(rig.end[0].port, &f);
+		assert_int_equal(
+			hcarig_do(&rig, 0,
+				  &(struct hcarig_wr){ .id = 9, .bytes = 8 }),
+			IBV_WC_SUCCESS);
+		memset(rig.end[0].buf, 1 + (seed & 1), LONG);
+		memset(rig.end[1].buf, 2 - (seed & 1), LONG);
+		assert_int_equal(hcarig_post(&rig, 0, wrs[seed & 1]), 0);
+		hcarig_run(&rig, KV_NS_PER_MS);
+		assert_true(hcarig_poll(&rig, 0, &wc));
+		assert_int_equal(wc.status, IBV_WC_REM_OP_ERR);
+		assert_int_equal(wc.vendor_err, 0x77);
+		partial += memchr(to, 1, LONG) && memchr(to, 2, LONG);
+		assert_int_equal(rig.end[0].qp->state, IBV_QPS_ERR);
+		assert_int_equal(rig.end[1].qp->state, IBV_QPS_RTS);
+		hcarig_close(&rig);
+	}
+	assert_in_range(partial, SEEDS / 3, SEEDS);
+}
+
+static void
+requests_fail_with_a_chance(void **state)
+{
+	struct hca_fault f = { .status = IBV_WC_RETRY_EXC_ERR, .chance = 0.5 };
+	unsigned failed = 0;
+
+	(void)state;
+	for (uint64_t seed = 1; seed <= 4 * SEEDS; seed++) {
+		struct hcarig_wr w = { .id = 1, .bytes = 8 };
+
+		open_connected((struct hcarig_opts){ .hca.seed = seed });
+		hca_fail_wr(rig.end[0].port, &f);
+		failed += hcarig_do(&rig, 0, &w) == IBV_WC_RETRY_EXC_ERR;
+		hcarig_close(&rig);
+	}
+	assert_in_range(failed, SEEDS, 3 * SEEDS);
+}
+
+static void
+a_port_that_is_down_passes_nothing(void **state)
+{
+	(void)state;
+	open_connected((struct hcarig_opts){ .retry_cnt = 2 });
+	hca_port_up(rig.end[1].port, false);
+	hca_port_up(rig.end[1].port, false);
+	assert_int_equal(hcarig_async(&rig, 1), IBV_EVENT_PORT_ERR);
+	assert_int_equal(hcarig_async(&rig, 1), -1);
+	assert_int_equal(hcarig_post(&rig, 0, &long_write), 0);
+	hcarig_run(&rig, TIMEOUT_NS);
+	hca_port_up(rig.end[1].port, true);
+	assert_int_equal(hcarig_async(&rig, 1), IBV_EVENT_PORT_ACTIVE);
+	hcarig_run(&rig, TIMEOUT_NS);
+	hcarig_expect(&rig, 0, 1, IBV_WC_SUCCESS);
+	hca_port_up(rig.end[0].port, false);
+	assert_int_equal(hcarig_do(&rig, 0, &long_write), IBV_WC_RETRY_EXC_ERR);
+	assert_int_equal(hcarig_async(&rig, 0), IBV_EVENT_PORT_ERR);
+	hcarig_close(&rig);
+}
+
+static void
+a_removed_device_fails_everything(void **state)
+{
+	struct hcarig_end *e = &rig.end[1];
+	struct ibv_device **list;
+	struct ibv_device_attr attr;
+	static uint8_t then[HCARIG_BYTES];
+	int n;
+
+	(void)state;
+	open_connected(rough(1));
+	assert_int_equal(hcarig_post(&rig, 0, &long_write), 0);
+	assert_int_equal(hcarig_post(&rig, 1, &long_read), 0);
+	assert_int_equal(hcarig_recv(&rig, 1, 1, 0, 8), 0);
+	hcarig_run(&rig, 15000);
+	hca_dev_remove(e->dev);
+	memcpy(then, e->buf, HCARIG_BYTES);
+	assert_int_equal(hcarig_async(&rig, 1), IBV_EVENT_DEVICE_FATAL);
+	assert_int_equal(hcarig_post(&rig, 1, &long_read), EIO);
+	assert_int_equal(hcarig_recv(&rig, 1, 1, 0, 8), EIO);
+	assert_int_equal(hcarig_modify(&rig, 1, IBV_QPS_ERR), EIO);
+	assert_int_equal(e->v->query_device(e->ctx, &attr), EIO);
+	assert_null(e->v->reg_mr(e->pd, e->buf, 8, 0));
+	assert_int_equal(errno, EIO);
+	list = e->v->get_device_list(&n);
+	assert_int_equal(n, 0);
+	assert_null(list[0]);
+	e->v->free_device_list(list);
+	hcarig_run(&rig, KV_NS_PER_S);
+	hcarig_expect_none(&rig, 1);
+	assert_memory_equal(e->buf, then, HCARIG_BYTES);
+	hcarig_expect(&rig, 0, 1, IBV_WC_RETRY_EXC_ERR);
+	hcarig_close(&rig);
+}
+
+static void
+a_process_that_exits_touches_nothing(void **state)
+{
+	static uint8_t then[HCARIG_BYTES];
+	struct hcarig_end *e = &rig.end[1];
+
+	(void)state;
+	open_connected(rough(1));
+	assert_int_equal(hcarig_post(&rig, 0, &long_write), 0);
+	assert_int_equal(hcarig_post(&rig, 1, &long_read), 0);
+	assert_int_equal(ibv_req_notify_cq(e->cq, 0), 0);
+	hcarig_run(&rig, 15000);
+	hca_process_exit(e->v);
+	memcpy(then, e->buf, HCARIG_BYTES);
+	hcarig_run(&rig, KV_NS_PER_S);
+	assert_memory_equal(e->buf, then, HCARIG_BYTES);
+	hcarig_expect_none(&rig, 1);
+	assert_int_equal(hcarig_async(&rig, 1), -1);
+	hcarig_expect(&rig, 0, 1, IBV_WC_RETRY_EXC_ERR);
+	hcarig_close(&rig);
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_dead_way_is_noticed_after_its_time),
+		cmocka_unit_test(a_way_back_that_is_cut_is_dead_too),
+		cmocka_unit_test(a_healed_way_goes_on),
+		cmocka_unit_test(a_slow_way_is_not_dead),
+		cmocka_unit_test(without_a_receive_it_is_tried_again),
+		cmocka_unit_test(without_a_receive_it_is_tried_for_ever),
+		cmocka_unit_test(a_receive_that_is_too_small_is_an_error),
+		cmocka_unit_test(a_receive_into_nowhere_is_an_error),
+		cmocka_unit_test(a_fenced_end_is_not_written_to),
+		cmocka_unit_test(a_fenced_end_is_not_read_from),
+		cmocka_unit_test(a_requester_that_gives_up_is_left_alone),
+		cmocka_unit_test(a_source_is_not_read_after_the_end),
+		cmocka_unit_test(a_region_that_goes_ends_the_transfer),
+		cmocka_unit_test(a_request_fails_as_it_is_told),
+		cmocka_unit_test(requests_fail_with_a_chance),
+		cmocka_unit_test(a_port_that_is_down_passes_nothing),
+		cmocka_unit_test(a_removed_device_fails_everything),
+		cmocka_unit_test(a_process_that_exits_touches_nothing),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
