@@ -67,7 +67,7 @@ struct hca_host {
 	char name[64];
 	struct kv_list devs;
 	uint64_t memlock, locked, mr_serial;
-	pthread_mutex_t lock; /* those three, and the keys of devices */
+	pthread_mutex_t lock; /* those three, and the regions of devices */
 	uint16_t next_port;
 	struct hca_cm_fault cm_fault;
 };
@@ -135,6 +135,7 @@ struct hca_ctx {
 struct hca_pd {
 	struct ibv_pd pd; /* first */
 	unsigned n_objects;
+	unsigned n_mrs; /* under the lock of the host */
 };
 
 struct hca_mr {

@@ -37,7 +37,7 @@ dealloc_pd(struct ibv_pd *ibpd)
 {
 	struct hca_pd *pd = (struct hca_pd *)ibpd;
 
-	if (pd->n_objects)
+	if (pd->n_objects || pd->n_mrs)
 		return EBUSY;
 	((struct hca_ctx *)ibpd->context)->n_objects--;
 	free(pd);
@@ -74,7 +74,9 @@ key_add(struct hca_mr *m)
 	int err = 0;
 
 	KV_LOCKED(&host->lock) {
-		if (host->locked + locked_bytes(m) > host->memlock) {
+		if (m->dev->removed) {
+			err = EIO;
+		} else if (host->locked + locked_bytes(m) > host->memlock) {
 			err = ENOMEM;
 		} else {
 			uint32_t slot = key_slot(m->dev);
@@ -84,8 +86,7 @@ key_add(struct hca_mr *m)
 			m->dev->keys[slot] = m;
 			m->mr.lkey = m->mr.rkey =
 				(m->dev->ordinal + 1) << HCA_KEY_BITS | slot;
-			((struct hca_ctx *)m->mr.context)->n_objects++;
-			((struct hca_pd *)m->mr.pd)->n_objects++;
+			((struct hca_pd *)m->mr.pd)->n_mrs++;
 		}
 	}
 	return err;
@@ -101,8 +102,7 @@ key_del(struct hca_mr *m)
 		dev->keys[slot] = NULL;
 		dev->free_keys[dev->n_free++] = slot;
 		dev->host->locked -= locked_bytes(m);
-		((struct hca_ctx *)m->mr.context)->n_objects--;
-		((struct hca_pd *)m->mr.pd)->n_objects--;
+		((struct hca_pd *)m->mr.pd)->n_mrs--;
 	}
 }
 
@@ -113,15 +113,12 @@ reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t bytes, uint64_t iova,
 	struct hca_ctx *ctx = (struct hca_ctx *)pd->context;
 	struct hca_mr *m;
 
-	errno = 0;
-	if (ctx->dev->removed)
-		errno = EIO;
-	else if (bytes == 0 || (access & ~(unsigned)ACCESS_KNOWN) ||
-		 ((access & IBV_ACCESS_REMOTE_WRITE) &&
-		  !(access & IBV_ACCESS_LOCAL_WRITE)))
+	if (bytes == 0 || (access & ~(unsigned)ACCESS_KNOWN) ||
+	    ((access & IBV_ACCESS_REMOTE_WRITE) &&
+	     !(access & IBV_ACCESS_LOCAL_WRITE))) {
 		errno = EINVAL;
-	if (errno)
 		return NULL;
+	}
 	m = hca_alloc(sizeof(*m));
 	m->dev = ctx->dev;
 	m->iova = iova;

@@ -219,7 +219,9 @@ hca_dev_remove(struct hca_dev *dev)
 		return;
 	KV_LIST_FOREACH(qp, &dev->qps, link)
 		hca_qp_still(qp);
-	dev->removed = true;
+	KV_LOCKED(&dev->host->lock) { /* for those who register meanwhile */
+		dev->removed = true;
+	}
 	tell_all(dev, &event);
 	hca_cm_removed(dev);
 }
