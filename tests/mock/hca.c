@@ -367,6 +367,7 @@ hca_arrive(struct hca_port *from, struct hca_port *to, uint64_t bytes)
 void
 hca_rate(struct hca_port *port, double bytes_per_ns)
 {
+	assert(bytes_per_ns > 0);
 	port->rate = bytes_per_ns;
 }
 

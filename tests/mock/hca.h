@@ -89,8 +89,9 @@ struct hca_port *hca_port_add(struct hca_dev *dev,
 			      const struct hca_port_opts *opts);
 
 /* A process on the host, which waits for descriptors on that loop (virtual, on
- * the same clock). Valid until hca_free(), or until it has exited and given
- * everything back. 64 processes at a time. */
+ * the same clock; it lives until the process has exited, or hca_free()). Valid
+ * until hca_free(), or until it has exited and given everything back. 64
+ * processes at a time. */
 const struct kv_rdmaverbs *hca_process(struct hca_host *host,
 				       struct kv_loop *loop);
 /* It has ended: its QPs touch nothing any more, its connections are closed as

@@ -229,13 +229,6 @@ advance(struct hca_qp *qp, const struct hca_packet *p)
 	}
 }
 
-static void
-not_ready(struct hca_qp *qp)
-{
-	qp->gap_told = true; /* by this: what follows is sent again */
-	answer_state(qp, HCA_RNR);
-}
-
 static bool
 do_write(struct hca_qp *qp, struct hca_packet *p)
 {
@@ -248,7 +241,7 @@ do_write(struct hca_qp *qp, struct hca_packet *p)
 		return false;
 	}
 	if (p->last && p->has_imm && !hca_recv_take(qp)) {
-		not_ready(qp);
+		answer_state(qp, HCA_RNR);
 		return false;
 	}
 	to = hca_mr_find(qp->dev, qp->qp.pd, p->rkey, p->far + qp->expect_off,
@@ -279,7 +272,7 @@ do_send(struct hca_qp *qp, struct hca_packet *p)
 	};
 
 	if (!qp->has_cur && !hca_recv_take(qp)) {
-		not_ready(qp);
+		answer_state(qp, HCA_RNR);
 		return;
 	}
 	part.n_sge = qp->cur.n_sge;

@@ -3,15 +3,18 @@
 #include "hca_internal.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/num.h"
 
 struct hca_packet *
 hca_packet_new(struct hca_qp *qp, enum hca_kind kind, size_t bytes)
 {
-	struct hca_packet *p = hca_alloc(sizeof(*p) + bytes);
+	struct hca_packet *p = malloc(sizeof(*p) + bytes);
 	bool is_request = kind <= HCA_READ;
 
+	assert(p);
+	memset(p, 0, sizeof(*p));
 	p->hca = qp->hca;
 	p->from = qp->port;
 	p->to = qp->peer;

@@ -46,6 +46,7 @@ hcarig_qp(struct hcarig *r, int end)
 		.recv_cq = e->cq,
 		.srq = e->srq,
 		.qp_type = IBV_QPT_RC,
+		.sq_sig_all = r->opts.sig_all,
 		.cap = { .max_send_wr = r->opts.send_wr,
 			 .max_recv_wr = r->opts.recv_wr,
 			 .max_send_sge = MAX_SGE,
@@ -67,13 +68,15 @@ open_end(struct hcarig *r, int end)
 	struct ibv_srq_init_attr srq = {
 		.attr = { .max_wr = r->opts.recv_wr, .max_sge = MAX_SGE },
 	};
+	struct hca_port_opts port = { 0 };
 	struct ibv_device **list;
 	int n;
 
 	e->host = hca_host_add(r->hca, names[end]);
 	e->dev = hca_dev_add(e->host, "mlx5_0");
-	e->port =
-		hca_port_add(e->dev, &(struct hca_port_opts){ .ip = ips[end] });
+	port.infiniband = r->opts.infiniband;
+	port.ip = r->opts.infiniband ? NULL : ips[end];
+	e->port = hca_port_add(e->dev, &port);
 	e->v = hca_process(e->host, r->loop);
 	list = e->v->get_device_list(&n);
 	assert_int_equal(n, 1);
@@ -141,9 +144,12 @@ hcarig_attr(struct hcarig *r, int end, enum ibv_qp_state state,
 	    struct ibv_qp_attr *attr)
 {
 	struct hcarig_end *e = &r->end[end], *far = &r->end[!end];
+	struct ibv_port_attr port = { 0 };
+	uint8_t index = r->opts.infiniband ? 0 : 3;
 	union ibv_gid gid;
 
-	assert_int_equal(far->v->query_gid(far->ctx, 1, 3, &gid), 0);
+	assert_int_equal(far->v->query_gid(far->ctx, 1, index, &gid), 0);
+	assert_int_equal(far->v->query_port(far->ctx, 1, (void *)&port), 0);
 	*attr = (struct ibv_qp_attr){
 		.qp_state = state,
 		.port_num = 1,
@@ -158,9 +164,10 @@ hcarig_attr(struct hcarig *r, int end, enum ibv_qp_state state,
 		.timeout = r->opts.timeout,
 		.retry_cnt = r->opts.retry_cnt,
 		.rnr_retry = r->opts.rnr_retry,
-		.ah_attr = { .is_global = 1,
+		.ah_attr = { .is_global = !r->opts.infiniband,
+			     .dlid = port.lid,
 			     .port_num = 1,
-			     .grh = { .dgid = gid, .sgid_index = 3 } },
+			     .grh = { .dgid = gid, .sgid_index = index } },
 	};
 	switch (state) {
 	case IBV_QPS_INIT:

@@ -18,6 +18,8 @@ struct hcarig_opts {
 	uint8_t max_rd[2], max_dest_rd[2]; /* of each end; 0: 16 */
 	unsigned no_access;                /* flags that no end's QP has */
 	bool srq;                          /* at end 1, of recv_wr */
+	bool sig_all;
+	bool infiniband; /* ports without addresses, found by their LID */
 };
 
 struct hcarig_end {

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <string.h>
+#include <sys/epoll.h>
 
 #include "base/attr.h"
 
@@ -308,6 +309,46 @@ events_come_to_all_contexts(void **state)
 	}
 }
 
+struct watch {
+	struct kv_io io;
+	int calls;
+};
+
+static void
+on_watch(struct kv_io *io, uint32_t ready)
+{
+	(void)ready;
+	KV_CONTAINER_OF(io, struct watch, io)->calls++;
+}
+
+/* Each process on its own loop: there its descriptors are ready. */
+static void
+a_process_waits_on_its_own_loop(void **state)
+{
+	struct world *w = *state;
+	struct hca_dev *dev = hca_dev_add(w->host, "mlx5_0");
+	struct hca_port *port = hca_port_add(dev, &(struct hca_port_opts){ 0 });
+	struct kv_loop *own = kv_loop_new(&w->clock);
+	struct watch watch = { .io.fn = on_watch };
+	struct ibv_context *ctx;
+
+	w->v = hca_process(w->host, own);
+	ctx = open_dev(w, 0);
+	assert_int_equal(kv_loop_io_add(own, &watch.io, ctx->async_fd, EPOLLIN),
+			 0);
+	hca_port_up(port, false);
+	assert_int_equal(kv_loop_next(w->loop), UINT64_MAX);
+	assert_int_equal(kv_loop_next(own), w->clock.ns);
+	assert_int_equal(kv_loop_turn(own, 0), 1);
+	assert_int_equal(watch.calls, 1);
+	/* It exits without having looked. */
+	hca_process_exit(w->v);
+	assert_int_equal(kv_loop_next(own), UINT64_MAX);
+	kv_loop_io_del(&watch.io);
+	kv_loop_free(own);
+	w->v->close_device(ctx);
+}
+
 int
 main(void)
 {
@@ -319,6 +360,7 @@ main(void)
 		TEST(no_key_is_valid_on_two_devices),
 		TEST(processes_share_what_may_be_locked),
 		TEST(other_threads_may_register),
+		TEST(a_process_waits_on_its_own_loop),
 		TEST(slots_of_processes_come_back),
 		TEST(events_come_to_all_contexts),
 	};

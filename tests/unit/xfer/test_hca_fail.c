@@ -121,6 +121,128 @@ a_healed_way_goes_on(void **state)
 	}
 }
 
+/* First the way back is cut, then that there: more has come than is known of.
+ */
+static void
+what_came_is_not_done_twice(void **state)
+{
+	(void)state;
+	for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+		struct hcarig_opts opts = rough(seed);
+		struct hcarig_wr send = long_write;
+
+		send.opcode = IBV_WR_SEND;
+		opts.retry_cnt = 3;
+		open_connected(opts);
+		assert_int_equal(hcarig_recv(&rig, 1, 5, 0, LONG), 0);
+		assert_int_equal(
+			hcarig_post(&rig, 0, seed & 1 ? &send : &long_write),
+			0);
+		hcarig_run(&rig, 12000);
+		hca_cut(rig.end[1].port, NULL, true);
+		hcarig_run(&rig, 15000);
+		hca_cut(rig.end[0].port, NULL, true);
+		hcarig_run(&rig, 20000);
+		hca_cut(rig.end[0].port, NULL, false);
+		hca_cut(rig.end[1].port, NULL, false);
+		hcarig_run(&rig, 4 * (uint64_t)TIMEOUT_NS);
+		hcarig_expect(&rig, 0, 1, IBV_WC_SUCCESS);
+		assert_memory_equal(rig.end[1].buf, rig.end[0].buf, LONG);
+		if (seed & 1)
+			hcarig_expect(&rig, 1, 5, IBV_WC_SUCCESS);
+		hcarig_expect_none(&rig, 1);
+		hcarig_close(&rig);
+	}
+}
+
+/* That something is missing is seen by what comes after it, at once. */
+static void
+a_gap_is_told(void **state)
+{
+	struct hcarig_wr w = { .bytes = 8, .flags = IBV_SEND_SIGNALED };
+
+	(void)state;
+	open_connected((struct hcarig_opts){ .retry_cnt = 1 });
+	hca_cut(rig.end[0].port, NULL, true);
+	assert_int_equal(hcarig_post(&rig, 0, &w), 0);
+	hcarig_run(&rig, 5000);
+	hca_cut(rig.end[0].port, NULL, false);
+	w.id = 1;
+	assert_int_equal(hcarig_post(&rig, 0, &w), 0);
+	hcarig_run(&rig, 10000);
+	hcarig_expect(&rig, 0, 0, IBV_WC_SUCCESS);
+	hcarig_expect(&rig, 0, 1, IBV_WC_SUCCESS);
+	hcarig_close(&rig);
+}
+
+/* The time-out is shorter than the way there and back: all is sent several
+ * times, and done once; what is complete is not sent any more. */
+static void
+a_hasty_requester_does_no_harm(void **state)
+{
+	struct hcarig_wr w = { .bytes = 8, .flags = IBV_SEND_SIGNALED };
+	struct hcarig_end *e = &rig.end[0];
+	struct ibv_mr *mr;
+
+	(void)state;
+	open_connected((struct hcarig_opts){ .hca.latency_ns = 3000000,
+					     .timeout = 9, /* 2 ms */
+					     .retry_cnt = 7 });
+	mr = e->v->reg_mr(e->pd, e->buf, 64, IBV_ACCESS_LOCAL_WRITE);
+	w.lkey = mr->lkey;
+	for (w.id = 0; w.id < 8; w.id++) {
+		w.opcode = w.id & 1 ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE;
+		assert_int_equal(hcarig_post(&rig, 0, &w), 0);
+	}
+	for (uint64_t i = 0; i < 8; i++) {
+		struct ibv_wc wc;
+
+		while (!hcarig_poll(&rig, 0, &wc))
+			hcarig_run(&rig, 1);
+		assert_int_equal(wc.wr_id, i);
+		assert_int_equal(wc.status, IBV_WC_SUCCESS);
+	}
+	e->v->dereg_mr(mr);
+	w.lkey = 0;
+	assert_int_equal(hcarig_do(&rig, 0, &w), IBV_WC_SUCCESS);
+	hcarig_expect_none(&rig, 0);
+	hcarig_close(&rig);
+}
+
+/* Asked again and again while nothing came back, it is answered once. */
+static void
+a_read_is_answered_once(void **state)
+{
+	(void)state;
+	open_connected((struct hcarig_opts){ .timeout = 4, .retry_cnt = 7 });
+	hca_rate(rig.end[1].port, 1);
+	hca_cut(rig.end[1].port, NULL, true);
+	assert_int_equal(hcarig_post(&rig, 0, &long_read), 0);
+	hcarig_run(&rig, 10 * KV_NS_PER_MS);
+	hca_cut(rig.end[1].port, NULL, false);
+	hcarig_run(&rig, KV_NS_PER_MS);
+	hcarig_expect(&rig, 0, 1, IBV_WC_SUCCESS);
+	hcarig_close(&rig);
+}
+
+/* The answer to a bad request waits for those before it, and is one. */
+static void
+a_refusal_waits_for_its_turn(void **state)
+{
+	struct hcarig_wr bad = { .id = 2, .far = HCARIG_BYTES, .bytes = 8 };
+
+	(void)state;
+	open_connected((struct hcarig_opts){ .timeout = 10, .retry_cnt = 7 });
+	hca_rate(rig.end[1].port, 0.001); /* 60 ms; tried again after 4 */
+	assert_int_equal(hcarig_post(&rig, 0, &long_read), 0);
+	assert_int_equal(hcarig_post(&rig, 0, &bad), 0);
+	hcarig_run(&rig, 20 * KV_NS_PER_MS);
+	hcarig_expect_none(&rig, 0);
+	assert_int_equal(hcarig_async(&rig, 1), IBV_EVENT_QP_ACCESS_ERR);
+	assert_int_equal(hcarig_async(&rig, 1), -1);
+	hcarig_close(&rig);
+}
+
 /* A transfer that moves, however slowly, is no dead one. */
 static void
 a_slow_way_is_not_dead(void **state)
@@ -422,20 +544,27 @@ requests_fail_with_a_chance(void **state)
 static void
 a_port_that_is_down_passes_nothing(void **state)
 {
+	static uint8_t then[HCARIG_BYTES];
+
 	(void)state;
 	open_connected((struct hcarig_opts){ .retry_cnt = 2 });
 	hca_port_up(rig.end[1].port, false);
 	hca_port_up(rig.end[1].port, false);
 	assert_int_equal(hcarig_async(&rig, 1), IBV_EVENT_PORT_ERR);
 	assert_int_equal(hcarig_async(&rig, 1), -1);
+	memcpy(then, rig.end[1].buf, HCARIG_BYTES);
 	assert_int_equal(hcarig_post(&rig, 0, &long_write), 0);
 	hcarig_run(&rig, TIMEOUT_NS);
+	assert_memory_equal(rig.end[1].buf, then, HCARIG_BYTES);
 	hca_port_up(rig.end[1].port, true);
 	assert_int_equal(hcarig_async(&rig, 1), IBV_EVENT_PORT_ACTIVE);
 	hcarig_run(&rig, TIMEOUT_NS);
 	hcarig_expect(&rig, 0, 1, IBV_WC_SUCCESS);
 	hca_port_up(rig.end[0].port, false);
+	memset(rig.end[0].buf, 1, LONG);
+	memcpy(then, rig.end[1].buf, HCARIG_BYTES);
 	assert_int_equal(hcarig_do(&rig, 0, &long_write), IBV_WC_RETRY_EXC_ERR);
+	assert_memory_equal(rig.end[1].buf, then, HCARIG_BYTES);
 	assert_int_equal(hcarig_async(&rig, 0), IBV_EVENT_PORT_ERR);
 	hcarig_close(&rig);
 }
@@ -504,6 +633,11 @@ main(void)
 		cmocka_unit_test(a_dead_way_is_noticed_after_its_time),
 		cmocka_unit_test(a_way_back_that_is_cut_is_dead_too),
 		cmocka_unit_test(a_healed_way_goes_on),
+		cmocka_unit_test(what_came_is_not_done_twice),
+		cmocka_unit_test(a_gap_is_told),
+		cmocka_unit_test(a_hasty_requester_does_no_harm),
+		cmocka_unit_test(a_read_is_answered_once),
+		cmocka_unit_test(a_refusal_waits_for_its_turn),
 		cmocka_unit_test(a_slow_way_is_not_dead),
 		cmocka_unit_test(without_a_receive_it_is_tried_again),
 		cmocka_unit_test(without_a_receive_it_is_tried_for_ever),

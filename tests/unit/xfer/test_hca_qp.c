@@ -286,6 +286,23 @@ far_bounds_are_checked(void **state)
 }
 
 static void
+a_region_ends_where_it_ends(void **state)
+{
+	struct hcarig *r = *state;
+	struct hcarig_end *e = &r->end[1];
+	struct ibv_mr *mr =
+		e->v->reg_mr(e->pd, e->buf, 64,
+			     IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+	struct hcarig_wr w = WRITE_OF(64);
+
+	w.rkey = mr->rkey;
+	assert_int_equal(hcarig_do(r, 0, &w), IBV_WC_SUCCESS);
+	w.bytes = 65;
+	is_refused(r, &w);
+	e->v->dereg_mr(mr);
+}
+
+static void
 far_keys_are_checked(void **state)
 {
 	struct hcarig *r = *state;
@@ -510,6 +527,7 @@ main(void)
 		CONNECTED(local_bounds_are_checked),
 		CONNECTED(a_read_into_what_may_not_be_written_fails),
 		CONNECTED(far_bounds_are_checked),
+		CONNECTED(a_region_ends_where_it_ends),
 		CONNECTED(far_keys_are_checked),
 		CONNECTED(far_access_is_checked),
 		PLAIN(far_access_of_the_qp_is_checked),

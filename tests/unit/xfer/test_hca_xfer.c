@@ -444,11 +444,15 @@ a_drained_queue_goes_on_later(void **state)
 	hcarig_expect(&rig, 0, 1, IBV_WC_SUCCESS);
 	hcarig_expect_none(&rig, 0);
 	assert_int_equal(hcarig_async(&rig, 0), IBV_EVENT_SQ_DRAINED);
+	w.id = 3;
+	assert_int_equal(hcarig_post(&rig, 0, &w), 0);
+	assert_int_equal(hcarig_async(&rig, 0), -1);
 	attr.qp_state = IBV_QPS_RTS;
 	assert_int_equal(
 		rig.end[0].v->modify_qp(rig.end[0].qp, &attr, IBV_QP_STATE), 0);
 	hcarig_run(&rig, KV_NS_PER_MS);
 	hcarig_expect(&rig, 0, 2, IBV_WC_SUCCESS);
+	hcarig_expect(&rig, 0, 3, IBV_WC_SUCCESS);
 	hcarig_close(&rig);
 }
 
@@ -484,6 +488,31 @@ pieces_of_memory_are_one_message(void **state)
 	hcarig_close(&rig);
 }
 
+static void
+infiniband_goes_by_lid(void **state)
+{
+	struct hcarig_wr w = { .bytes = 1000 };
+
+	(void)state;
+	open_connected((struct hcarig_opts){ .infiniband = true }, 1);
+	assert_int_equal(hcarig_do(&rig, 0, &w), IBV_WC_SUCCESS);
+	assert_memory_equal(rig.end[1].buf, rig.end[0].buf, 1000);
+	hcarig_close(&rig);
+}
+
+static void
+all_complete_if_the_queue_says_so(void **state)
+{
+	struct hcarig_wr w = { .id = 1, .bytes = 8 };
+
+	(void)state;
+	open_connected((struct hcarig_opts){ .sig_all = true }, 1);
+	assert_int_equal(hcarig_post(&rig, 0, &w), 0);
+	hcarig_run(&rig, KV_NS_PER_MS);
+	hcarig_expect(&rig, 0, 1, IBV_WC_SUCCESS);
+	hcarig_close(&rig);
+}
+
 int
 main(void)
 {
@@ -504,6 +533,8 @@ main(void)
 		cmocka_unit_test(a_way_has_its_latency),
 		cmocka_unit_test(a_drained_queue_goes_on_later),
 		cmocka_unit_test(pieces_of_memory_are_one_message),
+		cmocka_unit_test(infiniband_goes_by_lid),
+		cmocka_unit_test(all_complete_if_the_queue_says_so),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
