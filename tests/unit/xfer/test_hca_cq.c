@@ -286,6 +286,10 @@ shared_receives_stay(void **state)
 	hcarig_run(&rig, KV_NS_PER_MS);
 	hcarig_expect_none(&rig, 1);
 	assert_int_equal(hcarig_async(&rig, 1), IBV_EVENT_QP_LAST_WQE_REACHED);
+	/* Once, whatever is flushed after that. */
+	assert_int_equal(hcarig_post(&rig, 1, &write_8), 0);
+	hcarig_run(&rig, KV_NS_PER_MS);
+	hcarig_expect(&rig, 1, 1, IBV_WC_WR_FLUSH_ERR);
 	assert_int_equal(hcarig_async(&rig, 1), -1);
 	hcarig_close(&rig);
 }
