@@ -265,7 +265,7 @@ do_send(struct hca_qp *qp, struct hca_packet *p)
 	uint64_t skip = qp->expect_off - p->off;
 	struct hca_part part = {
 		.dev = qp->dev,
-		.pd = qp->qp.pd,
+		.pd = qp->qp.srq ? qp->qp.srq->pd : qp->qp.pd,
 		.sge = qp->cur_sge,
 		.off = qp->expect_off,
 		.len = p->len - skip,

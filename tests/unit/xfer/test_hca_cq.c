@@ -294,6 +294,52 @@ shared_receives_stay(void **state)
 	hcarig_close(&rig);
 }
 
+/* Their memory is of the domain of the shared queue, not of the QP. */
+static void
+shared_receives_have_their_own_domain(void **state)
+{
+	struct hcarig_wr w = { .id = 1, .opcode = IBV_WR_SEND, .bytes = 8 };
+	struct hcarig_end *e = &rig.end[1];
+	struct ibv_pd *pd;
+
+	(void)state;
+	hcarig_open(&rig, &(struct hcarig_opts){ .srq = true });
+	pd = e->v->alloc_pd(e->ctx);
+	assert_int_equal(e->v->destroy_qp(e->qp), 0);
+	e->qp = e->v->create_qp(
+		pd, &(struct ibv_qp_init_attr){ .send_cq = e->cq,
+						.recv_cq = e->cq,
+						.srq = e->srq,
+						.qp_type = IBV_QPT_RC });
+	hcarig_connect(&rig);
+	assert_int_equal(hcarig_recv(&rig, 1, 5, 0, 8), 0);
+	assert_int_equal(hcarig_do(&rig, 0, &w), IBV_WC_SUCCESS);
+	hcarig_expect(&rig, 1, 5, IBV_WC_SUCCESS);
+	assert_int_equal(e->v->destroy_srq(e->srq), EBUSY);
+	assert_int_equal(e->v->destroy_qp(e->qp), 0);
+	e->qp = NULL;
+	assert_int_equal(e->v->dealloc_pd(pd), 0);
+	hcarig_close(&rig);
+}
+
+/* What nobody has heard of a QP is not told after it is gone. */
+static void
+a_destroyed_qp_takes_its_events_along(void **state)
+{
+	struct hcarig_wr w = write_8;
+
+	(void)state;
+	open_connected((struct hcarig_opts){ 0 });
+	w.far = HCARIG_BYTES;
+	assert_int_equal(hcarig_do(&rig, 0, &w), IBV_WC_REM_ACCESS_ERR);
+	hca_port_up(rig.end[1].port, false);
+	assert_int_equal(rig.end[1].v->destroy_qp(rig.end[1].qp), 0);
+	rig.end[1].qp = NULL;
+	assert_int_equal(hcarig_async(&rig, 1), IBV_EVENT_PORT_ERR);
+	assert_int_equal(hcarig_async(&rig, 1), -1);
+	hcarig_close(&rig);
+}
+
 /* One that a message has begun to fill is not shared any more. */
 static void
 a_receive_half_filled_is_flushed(void **state)
@@ -352,6 +398,8 @@ main(void)
 		cmocka_unit_test(the_first_failed_one_says_why),
 		cmocka_unit_test(a_destroyed_qp_takes_its_completions_along),
 		cmocka_unit_test(shared_receives_stay),
+		cmocka_unit_test(shared_receives_have_their_own_domain),
+		cmocka_unit_test(a_destroyed_qp_takes_its_events_along),
 		cmocka_unit_test(a_receive_half_filled_is_flushed),
 		cmocka_unit_test(a_low_queue_says_so_once),
 	};

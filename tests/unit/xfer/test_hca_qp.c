@@ -455,6 +455,49 @@ sizes_of_packets_have_to_match(void **state)
 }
 
 static void
+a_message_may_be_too_long(void **state)
+{
+	struct hcarig *r = *state;
+	struct hcarig_wr w = WRITE_OF((1u << 30) + 1);
+
+	assert_int_equal(hcarig_do(r, 0, &w), IBV_WC_LOC_LEN_ERR);
+}
+
+static void
+without_depth_there_are_no_reads(void **state)
+{
+	struct hcarig *r = *state;
+	struct hcarig_wr write = WRITE_OF(8), read = READ_OF(8);
+	struct ibv_qp_attr attr;
+	int mask;
+
+	assert_int_equal(hcarig_modify(r, 1, IBV_QPS_INIT), 0);
+	assert_int_equal(hcarig_modify(r, 1, IBV_QPS_RTR), 0);
+	assert_int_equal(hcarig_modify(r, 0, IBV_QPS_INIT), 0);
+	assert_int_equal(hcarig_modify(r, 0, IBV_QPS_RTR), 0);
+	mask = hcarig_attr(r, 0, IBV_QPS_RTS, &attr);
+	attr.max_rd_atomic = 0;
+	assert_int_equal(r->end[0].v->modify_qp(r->end[0].qp, &attr, mask), 0);
+	assert_int_equal(hcarig_do(r, 0, &write), IBV_WC_SUCCESS);
+	assert_int_equal(hcarig_do(r, 0, &read), IBV_WC_LOC_QP_OP_ERR);
+}
+
+static void
+of_nothing_no_key_is_looked_at(void **state)
+{
+	struct hcarig *r = *state;
+	struct hcarig_wr w = { .id = 1, .rkey = 1, .lkey = 1 };
+
+	w.opcode = IBV_WR_RDMA_READ;
+	assert_int_equal(hcarig_do(r, 0, &w), IBV_WC_SUCCESS);
+	w.opcode = IBV_WR_RDMA_WRITE;
+	assert_int_equal(hcarig_do(r, 0, &w), IBV_WC_SUCCESS);
+	assert_int_equal(hcarig_recv(r, 1, 1, 0, 0), 0);
+	w.opcode = IBV_WR_SEND;
+	assert_int_equal(hcarig_do(r, 0, &w), IBV_WC_SUCCESS);
+}
+
+static void
 what_is_in_use_is_not_destroyed(void **state)
 {
 	struct hcarig *r = *state;
@@ -537,6 +580,9 @@ main(void)
 		CONNECTED(an_address_of_its_own_is_translated),
 		PLAIN(numbers_of_packets_have_to_match),
 		PLAIN(sizes_of_packets_have_to_match),
+		CONNECTED(a_message_may_be_too_long),
+		PLAIN(without_depth_there_are_no_reads),
+		CONNECTED(of_nothing_no_key_is_looked_at),
 		CONNECTED(what_is_in_use_is_not_destroyed),
 		CONNECTED(a_qp_says_what_it_is),
 		PLAIN(beyond_the_device_nothing_is_made),
