@@ -102,13 +102,15 @@ listener_of(const struct hca_letter *l)
 	return NULL;
 }
 
+/* Who gives up before an answer came does not know whom it has asked. */
 static struct hca_id *
 id_of(const struct hca_letter *l)
 {
 	struct hca_id *id;
 
 	KV_LIST_FOREACH(id, &l->hca->ids, link)
-		if (id->serial == l->dst)
+		if (id->serial == l->dst ||
+		    (l->dst == 0 && id->peer_serial == l->src))
 			return id;
 	return NULL;
 }
@@ -205,8 +207,6 @@ deliver(struct hca_letter *l)
 		take_letter(id, l);
 	else if (l->kind == HCA_DREQ)
 		write_back(l, HCA_DREP, 0);
-	else if (l->kind == HCA_REP) /* gave up meanwhile */
-		write_back(l, HCA_REJ, HCA_REJ_TIMEOUT);
 }
 
 void

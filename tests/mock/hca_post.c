@@ -58,7 +58,8 @@ draw_fault(struct hca_qp *qp, struct hca_wqe *w)
 	f = &qp->port->fault;
 	if (f->nth ? --f->nth == 0 : hca_chance(qp->hca, f->chance)) {
 		w->fault = *f;
-		w->fails_at = hca_upto(qp->hca, w->total);
+		if (hca_upto(qp->hca, 3)) /* else at once */
+			w->fails_at = hca_upto(qp->hca, w->total);
 	}
 }
 

@@ -336,8 +336,6 @@ take_data(struct hca_qp *qp, const struct hca_packet *p)
 static void
 take_rnr(struct hca_qp *qp, const struct hca_packet *p)
 {
-	if (qp->rnr.loop)
-		return;
 	rewind_to(qp, p->msn, p->off);
 	if (qp->attr.rnr_retry != FOR_EVER &&
 	    qp->rnr_tries++ >= qp->attr.rnr_retry) {
@@ -363,12 +361,10 @@ hca_req_answer(struct hca_qp *qp, const struct hca_packet *p)
 		take_data(qp, p);
 	else if (is_known && p->kind == HCA_RNR)
 		take_rnr(qp, p);
-	else if (is_known && p->kind == HCA_GAP && !qp->rnr.loop)
+	else if (is_known && p->kind == HCA_GAP)
 		rewind_to(qp, p->msn, p->off);
-	if (is_known && p->kind == HCA_NAK) {
-		rewind_to(qp, p->msn, p->off);
+	else if (is_known && p->kind == HCA_NAK)
 		wqe_at(qp, p->msn)->status = p->status;
-	}
 	finish(qp);
 	if (qp->moved && is_running(qp))
 		rearm_retry(qp);

@@ -43,8 +43,8 @@ receiver_of(const struct hca_packet *p)
 	struct hca_qp *qp = hca_qp_find(p->to->dev, p->dst_qpn);
 	bool is_request = p->kind <= HCA_READ;
 
-	if (!qp || qp->port != p->to || qp->peer != p->from ||
-	    qp->attr.dest_qp_num != p->src_qpn)
+	/* Numbers of QPs are of the whole world. */
+	if (!qp || qp->port != p->to || qp->attr.dest_qp_num != p->src_qpn)
 		return NULL;
 	if (qp->qp.state != IBV_QPS_RTS && qp->qp.state != IBV_QPS_SQD &&
 	    !(is_request && qp->qp.state == IBV_QPS_RTR))

@@ -239,6 +239,75 @@ a_no_comes_with_its_reason(void **state)
 }
 
 static void
+who_has_not_asked_is_not_refused(void **state)
+{
+	(void)state;
+	assert_int_equal(hcacm_rig.end[0].v->reject(hcacm_id[0], NULL, 0), -1);
+	assert_int_equal(errno, EINVAL);
+}
+
+/* The last word is missing. */
+static void
+who_accepts_does_not_wait_for_ever(void **state)
+{
+	struct rdma_conn_param param = param_of(1, NULL);
+
+	(void)state;
+	hcacmrig_listen("10.0.0.2");
+	ask();
+	hca_cut(hcacm_rig.end[0].port, NULL, true);
+	assert_int_equal(hcacm_rig.end[1].v->accept(hcacm_id[1], &param), 0);
+	hcarig_run(&hcacm_rig, 70 * KV_NS_PER_S);
+	hcacmrig_expect(1, RDMA_CM_EVENT_UNREACHABLE, -ETIMEDOUT);
+}
+
+static void
+who_gives_up_says_so(void **state)
+{
+	(void)state;
+	hcacmrig_listen("10.0.0.2");
+	ask();
+	hcacm_rig.end[0].v->destroy_id(hcacm_id[0]);
+	hcacm_id[0] = NULL;
+	hcarig_run(&hcacm_rig, 10000);
+	hcacmrig_expect(1, RDMA_CM_EVENT_REJECTED, 4);
+}
+
+/* Nobody could say that it has gone; asked, its host does. */
+static void
+a_forgotten_end_is_answered_for(void **state)
+{
+	(void)state;
+	make_connection();
+	hca_cut(hcacm_rig.end[1].port, NULL, true);
+	hcacm_rig.end[1].v->destroy_id(hcacm_id[1]);
+	hcacm_id[1] = NULL;
+	hcarig_run(&hcacm_rig, 80 * KV_NS_PER_S);
+	hca_cut(hcacm_rig.end[1].port, NULL, false);
+	hcarig_run(&hcacm_rig, 80 * KV_NS_PER_S);
+	hcacmrig_expect_none(0);
+	assert_int_equal(hcacm_rig.end[0].v->disconnect(hcacm_id[0]), 0);
+	hcarig_run(&hcacm_rig, 10000);
+	hcacmrig_expect(0, RDMA_CM_EVENT_DISCONNECTED, 0);
+}
+
+/* At this address, not at the other one of the host. */
+static void
+nobody_listens_there(void **state)
+{
+	struct rdma_conn_param param = param_of(0, NULL);
+
+	(void)state;
+	hca_port_add(hcacm_rig.end[1].dev,
+		     &(struct hca_port_opts){ .ip = "10.0.0.3" });
+	hcacmrig_listen("10.0.0.2");
+	hcacmrig_resolve("10.0.0.3");
+	assert_int_equal(hcacm_rig.end[0].v->connect(hcacm_id[0], &param), 0);
+	hcarig_run(&hcacm_rig, 10000);
+	hcacmrig_expect(0, RDMA_CM_EVENT_REJECTED, 8);
+}
+
+static void
 nobody_listens(void **state)
 {
 	struct rdma_conn_param param = param_of(0, NULL);
@@ -409,6 +478,11 @@ main(void)
 		TEST(a_process_that_exits_is_missed),
 		TEST(a_cut_way_is_heard_of_late),
 		TEST(a_no_comes_with_its_reason),
+		TEST(who_has_not_asked_is_not_refused),
+		TEST(who_accepts_does_not_wait_for_ever),
+		TEST(who_gives_up_says_so),
+		TEST(a_forgotten_end_is_answered_for),
+		TEST(nobody_listens_there),
 		TEST(nobody_listens),
 		TEST(nobody_answers),
 		TEST(a_request_waits_for_the_way_to_heal),

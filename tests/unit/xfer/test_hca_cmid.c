@@ -134,6 +134,77 @@ ids_move_with_their_events(void **state)
 	assert_int_equal(v->migrate_id(hcacm_id[0], NULL), -1);
 }
 
+/* Another network, another kind of link: no way there. */
+static void
+other_wires_are_not_reached(void **state)
+{
+	const struct kv_rdmaverbs *v = hcacm_rig.end[0].v;
+	struct hca_dev *dev =
+		hca_dev_add(hca_host_add(hcacm_rig.hca, "c"), "mlx5_0");
+	static const char *const ips[] = { "10.0.1.3", "10.0.2.3" };
+	struct rdma_cm_id *id;
+
+	(void)state;
+	hca_port_add(dev, &(struct hca_port_opts){ .ip = ips[0], .fabric = 1 });
+	hca_port_add(dev, &(struct hca_port_opts){ .ip = ips[1],
+						   .infiniband = true });
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(
+			v->create_id(hcacm_channel[0], &id, NULL, RDMA_PS_TCP),
+			0);
+		assert_int_equal(v->bind_addr(id, hcacmrig_addr("10.0.0.1", 0)),
+				 0);
+		assert_int_equal(
+			v->resolve_addr(id, NULL, hcacmrig_addr(ips[i], 1), 1),
+			0);
+		hcarig_run(&hcacm_rig, 2 * KV_NS_PER_MS);
+		hcacmrig_expect(0, RDMA_CM_EVENT_ADDR_ERROR, -ETIMEDOUT);
+		v->destroy_id(id);
+	}
+}
+
+static void
+who_listens_first_has_the_port(void **state)
+{
+	const struct kv_rdmaverbs *v = hcacm_rig.end[1].v;
+	struct sockaddr *addr = hcacmrig_addr("0.0.0.0", HCACMRIG_PORT);
+	struct rdma_cm_id *other;
+
+	(void)state;
+	assert_int_equal(
+		v->create_id(hcacm_channel[1], &other, NULL, RDMA_PS_TCP), 0);
+	assert_int_equal(v->bind_addr(other, addr), 0);
+	assert_int_equal(v->bind_addr(hcacm_listener, addr), 0);
+	assert_int_equal(v->listen(hcacm_listener, 1), 0);
+	assert_int_equal(v->listen(other, 1), -1);
+	assert_int_equal(errno, EADDRINUSE);
+	v->destroy_id(other);
+	/* On another host it is another one. */
+	v = hcacm_rig.end[0].v;
+	assert_int_equal(v->bind_addr(hcacm_id[0], addr), 0);
+	assert_int_equal(v->listen(hcacm_id[0], 1), 0);
+}
+
+static void
+after_an_exit_nothing_is_ready(void **state)
+{
+	const struct kv_rdmaverbs *v = hcacm_rig.end[0].v;
+	struct watch w = { .io.fn = on_watch };
+
+	(void)state;
+	assert_int_equal(v->resolve_addr(hcacm_id[0], NULL,
+					 hcacmrig_addr("10.0.0.2", 1), 1000),
+			 0);
+	hcarig_run(&hcacm_rig, 10000);
+	hca_process_exit(v);
+	assert_int_equal(kv_loop_io_add(hcacm_rig.loop, &w.io,
+					hcacm_channel[0]->fd, EPOLLIN),
+			 0);
+	hcarig_run(&hcacm_rig, 10000);
+	assert_int_equal(w.calls, 0);
+	kv_loop_io_del(&w.io);
+}
+
 int
 main(void)
 {
@@ -143,6 +214,9 @@ main(void)
 		TEST(addresses_may_not_resolve),
 		TEST(the_way_out_is_of_the_same_network),
 		TEST(ports_of_hosts_are_taken_once),
+		TEST(other_wires_are_not_reached),
+		TEST(who_listens_first_has_the_port),
+		TEST(after_an_exit_nothing_is_ready),
 		TEST(channels_are_descriptors),
 		TEST(ids_move_with_their_events),
 	};

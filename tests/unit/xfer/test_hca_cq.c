@@ -176,6 +176,40 @@ an_overrun_queue_ends_its_qps(void **state)
 	hcarig_close(&rig);
 }
 
+/* The end that is lost answers no more. */
+static void
+an_overrun_is_noticed_by_the_far_end(void **state)
+{
+	struct hcarig_wr w = { .id = 1, .opcode = IBV_WR_SEND, .bytes = 8 };
+
+	(void)state;
+	open_connected((struct hcarig_opts){ .cqe = 4 });
+	for (int i = 0; i < 5; i++)
+		assert_int_equal(hcarig_recv(&rig, 1, 1, 0, 8), 0);
+	for (int i = 0; i < 4; i++)
+		assert_int_equal(hcarig_do(&rig, 0, &w), IBV_WC_SUCCESS);
+	assert_int_equal(hcarig_do(&rig, 0, &w), IBV_WC_RETRY_EXC_ERR);
+	hcarig_close(&rig);
+}
+
+static void
+a_destroyed_queue_takes_its_event_along(void **state)
+{
+	struct hcarig_end *e = &rig.end[0];
+
+	(void)state;
+	open_connected((struct hcarig_opts){ 0 });
+	ibv_req_notify_cq(e->cq, 0);
+	assert_int_equal(hcarig_post(&rig, 0, &write_8), 0);
+	hcarig_run(&rig, KV_NS_PER_MS);
+	assert_int_equal(e->v->destroy_qp(e->qp), 0);
+	assert_int_equal(e->v->destroy_cq(e->cq), 0);
+	e->qp = NULL;
+	assert_false(has_event(0));
+	e->cq = e->v->create_cq(e->ctx, 1, NULL, e->ch, 0);
+	hcarig_close(&rig);
+}
+
 /* ---- flushing ---- */
 
 static void
@@ -359,6 +393,25 @@ a_receive_half_filled_is_flushed(void **state)
 	hcarig_close(&rig);
 }
 
+/* With the QP it is gone, and its slot is free. */
+static void
+a_receive_half_filled_is_given_back(void **state)
+{
+	struct hcarig_wr w = { .opcode = IBV_WR_SEND, .bytes = 60000 };
+
+	(void)state;
+	open_connected((struct hcarig_opts){
+		.srq = true, .recv_wr = 1, .hca.piece_bytes = 4096 });
+	assert_int_equal(hcarig_recv(&rig, 1, 5, 0, 60000), 0);
+	assert_int_equal(hcarig_post(&rig, 0, &w), 0);
+	hcarig_run(&rig, 3000);
+	assert_int_equal(hcarig_recv(&rig, 1, 6, 0, 8), ENOMEM);
+	assert_int_equal(rig.end[1].v->destroy_qp(rig.end[1].qp), 0);
+	rig.end[1].qp = NULL;
+	assert_int_equal(hcarig_recv(&rig, 1, 6, 0, 8), 0);
+	hcarig_close(&rig);
+}
+
 static void
 a_low_queue_says_so_once(void **state)
 {
@@ -394,6 +447,8 @@ main(void)
 		cmocka_unit_test(an_armed_queue_tells_once),
 		cmocka_unit_test(solicited_ones_wake_who_asked_for_them),
 		cmocka_unit_test(an_overrun_queue_ends_its_qps),
+		cmocka_unit_test(an_overrun_is_noticed_by_the_far_end),
+		cmocka_unit_test(a_destroyed_queue_takes_its_event_along),
 		cmocka_unit_test(all_is_flushed_in_order),
 		cmocka_unit_test(the_first_failed_one_says_why),
 		cmocka_unit_test(a_destroyed_qp_takes_its_completions_along),
@@ -401,6 +456,7 @@ main(void)
 		cmocka_unit_test(shared_receives_have_their_own_domain),
 		cmocka_unit_test(a_destroyed_qp_takes_its_events_along),
 		cmocka_unit_test(a_receive_half_filled_is_flushed),
+		cmocka_unit_test(a_receive_half_filled_is_given_back),
 		cmocka_unit_test(a_low_queue_says_so_once),
 	};
 

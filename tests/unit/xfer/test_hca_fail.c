@@ -82,7 +82,7 @@ static void
 a_fenced_end_is_not_written_to(void **state)
 {
 	static uint8_t then[HCARIG_BYTES];
-	unsigned cut_short = 0;
+	unsigned cut_short = 0, uneven = 0;
 
 	(void)state;
 	for (uint64_t seed = 1; seed <= SEEDS; seed++) {
@@ -95,6 +95,7 @@ a_fenced_end_is_not_written_to(void **state)
 		memcpy(then, rig.end[1].buf, HCARIG_BYTES);
 		n = same_prefix(then, rig.end[0].buf, LONG);
 		cut_short += n > 0 && n < LONG;
+		uneven += n % 4096 != 0 && n < LONG;
 		hcarig_run(&rig, KV_NS_PER_S);
 		assert_memory_equal(rig.end[1].buf, then, HCARIG_BYTES);
 		if (n < LONG)
@@ -102,6 +103,24 @@ a_fenced_end_is_not_written_to(void **state)
 		hcarig_close(&rig);
 	}
 	assert_in_range(cut_short, SEEDS / 3, SEEDS);
+	assert_in_range(uneven, SEEDS / 3, SEEDS);
+}
+
+/* Of a message that does not fit nothing is written, in how many pieces ever
+ * it comes. */
+static void
+what_does_not_fit_is_refused_whole(void **state)
+{
+	static uint8_t then[HCARIG_BYTES];
+	struct hcarig_wr w = long_write;
+
+	(void)state;
+	open_connected(rough(1));
+	memcpy(then, rig.end[1].buf, HCARIG_BYTES);
+	w.far = HCARIG_BYTES - LONG + 1;
+	assert_int_equal(hcarig_do(&rig, 0, &w), IBV_WC_REM_ACCESS_ERR);
+	assert_memory_equal(rig.end[1].buf, then, HCARIG_BYTES);
+	hcarig_close(&rig);
 }
 
 /* A READ from end 1, which gives up: what it changes then is never seen. */
@@ -200,7 +219,7 @@ a_request_fails_as_it_is_told(void **state)
 {
 	static const struct hcarig_wr *const wrs[] = { &long_write,
 						       &long_read };
-	unsigned partial = 0;
+	unsigned partial = 0, untouched = 0;
 
 	(void)state;
 	for (uint64_t seed = 1; seed <= SEEDS; seed++) {
@@ -224,11 +243,13 @@ a_request_fails_as_it_is_told(void **state)
 		assert_int_equal(wc.status, IBV_WC_REM_OP_ERR);
 		assert_int_equal(wc.vendor_err, 0x77);
 		partial += memchr(to, 1, LONG) && memchr(to, 2, LONG);
+		untouched += !memchr(to, 1, LONG);
 		assert_int_equal(rig.end[0].qp->state, IBV_QPS_ERR);
 		assert_int_equal(rig.end[1].qp->state, IBV_QPS_RTS);
 		hcarig_close(&rig);
 	}
 	assert_in_range(partial, SEEDS / 3, SEEDS);
+	assert_in_range(untouched, 1, SEEDS / 2);
 }
 
 static void
@@ -325,6 +346,7 @@ a_process_that_exits_touches_nothing(void **state)
 	assert_int_equal(ibv_req_notify_cq(e->cq, 0), 0);
 	hcarig_run(&rig, 15000);
 	hca_process_exit(e->v);
+	hca_port_up(rig.end[1].port, false);
 	memcpy(then, e->buf, HCARIG_BYTES);
 	hcarig_run(&rig, KV_NS_PER_S);
 	assert_memory_equal(e->buf, then, HCARIG_BYTES);
@@ -339,6 +361,7 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_fenced_end_is_not_written_to),
+		cmocka_unit_test(what_does_not_fit_is_refused_whole),
 		cmocka_unit_test(a_fenced_end_is_not_read_from),
 		cmocka_unit_test(a_requester_that_gives_up_is_left_alone),
 		cmocka_unit_test(a_source_is_not_read_after_the_end),

@@ -85,6 +85,97 @@ a_dead_way_is_noticed_after_its_time(void **state)
 }
 
 static void
+without_a_time_out_it_waits(void **state)
+{
+	struct ibv_qp_attr attr;
+	int mask;
+
+	(void)state;
+	hcarig_open(&rig, &(struct hcarig_opts){ 0 });
+	assert_int_equal(hcarig_modify(&rig, 0, IBV_QPS_INIT), 0);
+	assert_int_equal(hcarig_modify(&rig, 0, IBV_QPS_RTR), 0);
+	mask = hcarig_attr(&rig, 0, IBV_QPS_RTS, &attr);
+	attr.timeout = 0;
+	assert_int_equal(rig.end[0].v->modify_qp(rig.end[0].qp, &attr, mask),
+			 0);
+	assert_int_equal(hcarig_post(&rig, 0, &long_write), 0);
+	hcarig_run(&rig, 100 * KV_NS_PER_S);
+	hcarig_expect_none(&rig, 0);
+	hcarig_close(&rig);
+}
+
+/* It was on its way already. */
+static void
+a_cut_takes_what_is_on_the_way(void **state)
+{
+	static uint8_t then[HCARIG_BYTES];
+
+	(void)state;
+	open_connected((struct hcarig_opts){ .hca.latency_ns = KV_NS_PER_MS });
+	memcpy(then, rig.end[1].buf, HCARIG_BYTES);
+	assert_int_equal(hcarig_post(&rig, 0, &long_write), 0);
+	hcarig_run(&rig, KV_NS_PER_MS / 2);
+	hca_cut(rig.end[0].port, NULL, true);
+	/* What is said of the one way does not undo what is said of all. */
+	hca_delay(rig.end[0].port, rig.end[1].port, 1);
+	hcarig_run(&rig, KV_NS_PER_S);
+	assert_memory_equal(rig.end[1].buf, then, HCARIG_BYTES);
+	hcarig_expect(&rig, 0, 1, IBV_WC_RETRY_EXC_ERR);
+	hcarig_close(&rig);
+}
+
+/* What comes late to a QP that was begun anew is not for it. */
+static void
+late_answers_are_of_an_earlier_life(void **state)
+{
+	struct hcarig_wr w = { .id = 1,
+			       .flags = IBV_SEND_SIGNALED,
+			       .bytes = 8 };
+
+	(void)state;
+	open_connected((struct hcarig_opts){ .hca.latency_ns = KV_NS_PER_MS });
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(hcarig_post(&rig, 0, &w), 0);
+	hcarig_run(&rig, KV_NS_PER_MS + 1000);
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(hcarig_modify(&rig, i, IBV_QPS_RESET), 0);
+	hcarig_connect(&rig);
+	hcarig_run(&rig, 2 * KV_NS_PER_MS);
+	hcarig_expect_none(&rig, 0);
+	assert_int_equal(hcarig_do(&rig, 0, &w), IBV_WC_SUCCESS);
+	assert_memory_equal(rig.end[1].buf, rig.end[0].buf, 8);
+	hca_cut(rig.end[0].port, NULL, true);
+	assert_int_equal(hcarig_do(&rig, 0, &w), IBV_WC_RETRY_EXC_ERR);
+	hcarig_close(&rig);
+}
+
+/* A QP takes messages of the one that it is connected to. */
+static void
+a_stranger_is_not_heard(void **state)
+{
+	static uint8_t then[HCARIG_BYTES];
+	struct ibv_qp *friend;
+	struct ibv_qp_attr attr;
+	int mask;
+
+	(void)state;
+	open_connected((struct hcarig_opts){ 0 });
+	memcpy(then, rig.end[1].buf, HCARIG_BYTES);
+	friend = rig.end[0].qp;
+	rig.end[0].qp = hcarig_qp(&rig, 0);
+	assert_int_equal(hcarig_modify(&rig, 0, IBV_QPS_INIT), 0);
+	assert_int_equal(hcarig_modify(&rig, 0, IBV_QPS_RTR), 0);
+	mask = hcarig_attr(&rig, 0, IBV_QPS_RTS, &attr);
+	attr.sq_psn = friend->qp_num;
+	assert_int_equal(rig.end[0].v->modify_qp(rig.end[0].qp, &attr, mask),
+			 0);
+	assert_int_equal(hcarig_do(&rig, 0, &long_write), IBV_WC_RETRY_EXC_ERR);
+	assert_memory_equal(rig.end[1].buf, then, HCARIG_BYTES);
+	assert_int_equal(rig.end[0].v->destroy_qp(friend), 0);
+	hcarig_close(&rig);
+}
+
+static void
 a_way_back_that_is_cut_is_dead_too(void **state)
 {
 	(void)state;
@@ -376,6 +467,10 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_dead_way_is_noticed_after_its_time),
+		cmocka_unit_test(without_a_time_out_it_waits),
+		cmocka_unit_test(a_cut_takes_what_is_on_the_way),
+		cmocka_unit_test(late_answers_are_of_an_earlier_life),
+		cmocka_unit_test(a_stranger_is_not_heard),
 		cmocka_unit_test(a_way_back_that_is_cut_is_dead_too),
 		cmocka_unit_test(a_healed_way_goes_on),
 		cmocka_unit_test(what_came_is_not_done_twice),

@@ -251,6 +251,24 @@ a_read_sees_what_was_written_before(void **state)
 	}
 }
 
+/* Of two writes to one place the later one stays. */
+static void
+writes_are_placed_in_order(void **state)
+{
+	struct hcarig_wr w = { .flags = IBV_SEND_INLINE, .bytes = 8 };
+
+	(void)state;
+	for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+		open_connected((struct hcarig_opts){ .hca.place_ns = 3 }, seed);
+		for (w.at = 0; w.at < 60 * 8; w.at += 8)
+			assert_int_equal(hcarig_post(&rig, 0, &w), 0);
+		hcarig_run(&rig, KV_NS_PER_MS);
+		assert_memory_equal(rig.end[1].buf, rig.end[0].buf + w.at - 8,
+				    8);
+		hcarig_close(&rig);
+	}
+}
+
 static void
 qps_overtake_each_other(void **state)
 {
@@ -524,6 +542,7 @@ main(void)
 		cmocka_unit_test(a_write_with_a_word_takes_a_receive),
 		cmocka_unit_test(an_acknowledgement_is_not_placement),
 		cmocka_unit_test(a_read_sees_what_was_written_before),
+		cmocka_unit_test(writes_are_placed_in_order),
 		cmocka_unit_test(qps_overtake_each_other),
 		cmocka_unit_test(reads_wait_for_their_depth),
 		cmocka_unit_test(
