@@ -153,10 +153,10 @@ on_req(struct hca_letter *l)
 }
 
 static void
-go_down(struct hca_id *id, const struct hca_letter *l)
+go_down(struct hca_id *id)
 {
 	id->state = HCA_CM_DOWN;
-	hca_id_tell(id, RDMA_CM_EVENT_DISCONNECTED, 0, l);
+	hca_id_tell(id, RDMA_CM_EVENT_DISCONNECTED, 0, NULL);
 	hca_cm_wait(id, HCA_CM_TIMEWAIT_NS);
 }
 
@@ -187,9 +187,9 @@ take_letter(struct hca_id *id, struct hca_letter *l)
 	} else if (l->kind == HCA_DREQ) {
 		write_back(l, HCA_DREP, 0);
 		if (is_connected(id) || id->state == HCA_CM_LEAVING)
-			go_down(id, NULL);
+			go_down(id);
 	} else if (l->kind == HCA_DREP && id->state == HCA_CM_LEAVING) {
-		go_down(id, NULL);
+		go_down(id);
 	}
 }
 
@@ -288,7 +288,7 @@ hca_cm_wait_over(struct kv_timer *t)
 	} else if (id->state == HCA_CM_ROUTE_ASKED) {
 		route_over(id);
 	} else if (id->state == HCA_CM_LEAVING) {
-		go_down(id, NULL);
+		go_down(id);
 	} else if (id->state == HCA_CM_DOWN) {
 		id->state = HCA_CM_GONE;
 		hca_id_tell(id, RDMA_CM_EVENT_TIMEWAIT_EXIT, 0, NULL);

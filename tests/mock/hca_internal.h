@@ -409,7 +409,8 @@ struct hca_packet *hca_packet_new(struct hca_qp *qp, enum hca_kind kind,
 				  size_t bytes);
 void hca_packet_send(struct hca_packet *p, uint64_t *arrives_ns);
 void hca_packet_free(struct hca_packet *p);
-uint64_t hca_piece(struct hca *h, uint64_t left);
+/* How much leaves at once. */
+uint64_t hca_piece(const struct hca_port *port, uint64_t left);
 
 /* hca_cm.c, hca_cmid.c, hca_cmconn.c: the connection manager */
 struct rdma_event_channel *hca_cm_channel(struct hca_proc *p);

@@ -202,7 +202,7 @@ hca_req_pump(struct hca_qp *qp)
 		return;
 	qp->tx_len = 0;
 	if (w->opcode != IBV_WR_RDMA_READ)
-		qp->tx_len = hca_piece(qp->hca, w->total - w->sent);
+		qp->tx_len = hca_piece(qp->port, w->total - w->sent);
 	at = hca_leave(qp->port, qp->tx_len);
 	hca_arm(qp->hca, &qp->tx,
 		at + hca_upto(qp->hca, qp->hca->opts.jitter_ns));

@@ -106,7 +106,7 @@ pump(struct hca_qp *qp)
 	}
 	if (!a)
 		return;
-	qp->answer_len = hca_piece(qp->hca, a->total - a->off);
+	qp->answer_len = hca_piece(qp->port, a->total - a->off);
 	at = hca_leave(qp->port, qp->answer_len);
 	hca_arm(qp->hca, &qp->answer,
 		at + hca_upto(qp->hca, qp->hca->opts.jitter_ns));

@@ -7,6 +7,11 @@
 
 #include "base/num.h"
 
+enum {
+	PIECE_NS = 100000,
+	PIECE_BYTES_MIN = 4096,
+};
+
 struct hca_packet *
 hca_packet_new(struct hca_qp *qp, enum hca_kind kind, size_t bytes)
 {
@@ -92,11 +97,16 @@ hca_packet_send(struct hca_packet *p, uint64_t *arrives_ns)
 	hca_arm(h, &p->timer, *arrives_ns);
 }
 
+/* No larger than what the port takes in a time that is short to any time-out:
+ * what moves, however slowly, is seen to move. */
 uint64_t
-hca_piece(struct hca *h, uint64_t left)
+hca_piece(const struct hca_port *port, uint64_t left)
 {
+	struct hca *h = port->dev->host->hca;
+	uint64_t fair = (uint64_t)(port->rate * (double)PIECE_NS);
 	uint64_t n = kv_min_u64(left, h->opts.piece_bytes);
 
+	n = kv_min_u64(n, kv_max_u64(fair, PIECE_BYTES_MIN));
 	if (h->opts.jitter_ns && n > 1 && hca_upto(h, 1))
 		return 1 + hca_upto(h, n - 2);
 	return n;

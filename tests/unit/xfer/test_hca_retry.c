@@ -350,8 +350,8 @@ a_refusal_waits_for_its_turn(void **state)
 	struct hcarig_wr bad = { .id = 2, .far = HCARIG_BYTES, .bytes = 8 };
 
 	(void)state;
-	open_connected((struct hcarig_opts){ .timeout = 10, .retry_cnt = 7 });
-	hca_rate(rig.end[1].port, 0.001); /* 60 ms; tried again after 4 */
+	open_connected((struct hcarig_opts){ .timeout = 9, .retry_cnt = 7 });
+	hca_rate(rig.end[1].port, 0.001); /* 60 ms; tried again after 2 */
 	assert_int_equal(hcarig_post(&rig, 0, &long_read), 0);
 	assert_int_equal(hcarig_post(&rig, 0, &bad), 0);
 	hcarig_run(&rig, 20 * KV_NS_PER_MS);
@@ -380,6 +380,11 @@ a_slow_way_is_not_dead(void **state)
 			IBV_WC_SUCCESS);
 		hcarig_close(&rig);
 	}
+	/* However large the pieces might be. */
+	open_connected((struct hcarig_opts){ .timeout = 10 });
+	hca_rate(rig.end[1].port, 0.01); /* 6 ms, of 4 */
+	assert_int_equal(hcarig_do(&rig, 0, &long_read), IBV_WC_SUCCESS);
+	hcarig_close(&rig);
 }
 
 /* ---- receives that are not there ---- */
