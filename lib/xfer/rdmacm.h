@@ -1,0 +1,90 @@
+#ifndef KV_XFER_RDMACM_H
+#define KV_XFER_RDMACM_H
+
+/*
+ * Queue pairs are connected by librdmacm, between IP addresses of two ports:
+ * which GID, VLAN and MTU is the kernel's business. One struct kv_rdmacm is the
+ * event channel of one loop.
+ *
+ * The queue pairs are of our own making. Who dials is asked for one when it is
+ * known which port leads there; who listens is asked for one, or to refuse,
+ * with what the other side says of itself. A connection lives until either side
+ * gives it up; that of a process that was killed ends at once, too.
+ */
+
+#include <sys/socket.h>
+
+#include "base/list.h"
+#include "event/loop.h"
+#include "xfer/rdmaqp.h"
+
+/* What the two sides tell each other: as much as every kind of port carries. */
+#define KV_RDMACM_WORD_BYTES 48
+
+struct kv_rdmacm;
+struct kv_rdmaconn;
+struct kv_rdmalisten;
+
+struct kv_rdmacm *kv_rdmacm_new(const struct kv_rdmaverbs *v,
+				struct kv_loop *loop);
+/* Its connections and listeners are gone. NULL is fine. */
+void kv_rdmacm_free(struct kv_rdmacm *cm);
+
+struct kv_rdmaconn_ops {
+	/* Dialling: a queue pair of this port of this device, or NULL: give up
+	 * (over follows, with -ENODEV). It stays the caller's, and longer than
+	 * the connection. */
+	struct kv_rdmaqp *(*make)(struct kv_rdmaconn *c, const char *device,
+				  unsigned port);
+	/* It carries work. word: of who was dialled, for who dialled. It may
+	 * not be given up from within this, nor from within make. */
+	void (*ready)(struct kv_rdmaconn *c, const void *word, size_t bytes);
+	/* There is none, or none any more: to be given up, in this or later.
+	 * -EHOSTUNREACH (no port leads there), -ECONNREFUSED,
+	 * -ETIMEDOUT, -ECONNRESET (the other side has ended it), -ENODEV (the
+	 * device is gone), -errno. */
+	void (*over)(struct kv_rdmaconn *c, int why);
+};
+
+struct kv_rdmaconn_opts {
+	const struct kv_rdmaconn_ops *ops;
+	void *arg;
+	const void *word; /* copied */
+	size_t bytes;     /* KV_RDMACM_WORD_BYTES at most */
+};
+
+struct kv_rdmaconn_way {
+	const struct sockaddr *from; /* of the port here; its port is 0 */
+	const struct sockaddr *to;
+	uint64_t deadline_ns; /* until it is ready */
+};
+
+/* NULL with errno. */
+struct kv_rdmaconn *kv_rdmaconn_dial(struct kv_rdmacm *cm,
+				     const struct kv_rdmaconn_way *way,
+				     const struct kv_rdmaconn_opts *opts);
+void *kv_rdmaconn_arg(const struct kv_rdmaconn *c);
+/* Ends it, and tells the other side. NULL is fine. The queue pair is to be
+ * fenced by itself. */
+void kv_rdmaconn_give_up(struct kv_rdmaconn *c);
+
+/* Somebody dials. One of kv_rdmaconn_accept() and _refuse() follows, at once or
+ * later, on the loop of the one that it is given to. */
+typedef void kv_rdmalisten_fn(void *arg, struct kv_rdmaconn *c,
+			      const char *device, unsigned port,
+			      const void *word, size_t bytes);
+
+/* At this address, of one port. NULL with errno. */
+struct kv_rdmalisten *kv_rdmalisten_new(struct kv_rdmacm *cm,
+					const struct sockaddr *at,
+					kv_rdmalisten_fn *fn, void *arg);
+void kv_rdmalisten_free(struct kv_rdmalisten *l);
+
+/* On the loop of cm, which need not be that of the listener. 0, or -errno: it
+ * is gone. */
+int kv_rdmaconn_accept(struct kv_rdmaconn *c, struct kv_rdmacm *cm,
+		       struct kv_rdmaqp *qp,
+		       const struct kv_rdmaconn_opts *opts);
+void kv_rdmaconn_refuse(struct kv_rdmaconn *c);
+
+#endif

@@ -1,0 +1,242 @@
+#include "xfer/rdmacq.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+
+#include "base/attr.h"
+#include "base/fault.h"
+#include "base/log.h"
+#include "base/num.h"
+#include "xfer/rdmaqp.h"
+
+enum {
+	WCS = 32,        /* taken at once */
+	POLL_MAX = 8,    /* such times a turn: others have their turns, too */
+	RECV_CHAIN = 32, /* posted at once */
+	EVENTS_MAX = 64, /* acknowledged at once: that takes a lock */
+};
+
+static struct kv_rdmaqp *
+qp_find(const struct kv_rdmacq *c, uint32_t number)
+{
+	struct kv_htab_node *n = kv_htab_first(&c->qps, number);
+
+	return n ? KV_CONTAINER_OF(n, struct kv_rdmaqp, node) : NULL;
+}
+
+/* ---- receives ---- */
+
+/* Receives without memory; what could not be posted is tried again later. */
+static void
+receives_post(struct kv_rdmacq *c)
+{
+	struct ibv_recv_wr wrs[RECV_CHAIN], *bad;
+	unsigned i, n;
+
+	while (c->missing > 0) {
+		n = (unsigned)kv_min_u64(c->missing, RECV_CHAIN);
+		for (i = 0; i < n; i++)
+			wrs[i] = (struct ibv_recv_wr){
+				.next = i + 1 < n ? &wrs[i + 1] : NULL,
+			};
+		if (ibv_post_srq_recv(c->srq, wrs, &bad) != 0) {
+			c->missing -= (unsigned)(bad - wrs);
+			return;
+		}
+		c->missing -= n;
+	}
+}
+
+/* ---- completions ---- */
+
+static void
+wc_take(struct kv_rdmacq *c, const struct ibv_wc *wc)
+{
+	struct kv_rdmaqp *qp = qp_find(c, wc->qp_num);
+
+	c->missing += wc->wr_id == KV_RDMACQ_RECEIVE;
+	if (qp)
+		kv_rdmaqp_take(qp, wc);
+}
+
+static void
+lost_one(void *arg, struct kv_htab_node *n)
+{
+	(void)arg;
+	kv_rdmaqp_lost(KV_CONTAINER_OF(n, struct kv_rdmaqp, node));
+}
+
+static void
+cq_lose(struct kv_rdmacq *c)
+{
+	uint64_t cursor = 0;
+
+	if (c->is_lost)
+		return;
+	c->is_lost = true;
+	kv_loop_io_del(&c->io);
+	do
+		cursor = kv_htab_scan(&c->qps, cursor, 64, lost_one, c);
+	while (cursor);
+}
+
+/* False: nothing was there. */
+static bool
+cq_take(struct kv_rdmacq *c)
+{
+	struct ibv_wc wcs[WCS];
+	int i, n;
+
+	n = c->is_lost ? 0 : ibv_poll_cq(c->cq, WCS, wcs);
+	if (n < 0) {
+		kv_err("rdma: the completion queue of %s is lost",
+		       c->port->v->get_device_name(c->port->ctx->device));
+		cq_lose(c);
+		return false;
+	}
+	for (i = 0; i < n; i++)
+		wc_take(c, &wcs[i]);
+	if (n > 0)
+		c->last_ns = kv_loop_now(c->loop);
+	return n > 0;
+}
+
+void
+kv_rdmacq_poll(struct kv_rdmacq *c)
+{
+	unsigned i;
+
+	for (i = 0; i < POLL_MAX; i++)
+		if (!cq_take(c))
+			break;
+	receives_post(c);
+}
+
+/* The next completion makes the channel readable; what came before that, too,
+ * or else it is taken here. */
+static void
+cq_arm(struct kv_rdmacq *c)
+{
+	if (ibv_req_notify_cq(c->cq, 0) != 0) {
+		cq_lose(c);
+		return;
+	}
+	if (cq_take(c))
+		kv_loop_defer(c->loop, &c->poll);
+}
+
+static void
+poll_turn(struct kv_defer *d)
+{
+	struct kv_rdmacq *c = KV_CONTAINER_OF(d, struct kv_rdmacq, poll);
+
+	kv_rdmacq_poll(c);
+	if (c->is_lost)
+		return;
+	if (kv_loop_now(c->loop) - c->last_ns < KV_LOOP_AWAKE_NS)
+		kv_loop_defer(c->loop, &c->poll);
+	else
+		cq_arm(c);
+}
+
+void
+kv_rdmacq_wake(struct kv_rdmacq *c)
+{
+	c->last_ns = kv_loop_now(c->loop);
+	if (!c->is_lost)
+		kv_loop_defer(c->loop, &c->poll);
+}
+
+static void
+on_channel(struct kv_io *io, uint32_t ready)
+{
+	struct kv_rdmacq *c = KV_CONTAINER_OF(io, struct kv_rdmacq, io);
+	const struct kv_rdmaverbs *v = c->port->v;
+	struct ibv_cq *cq;
+	void *arg;
+
+	(void)ready;
+	while (v->get_cq_event(c->channel, &cq, &arg) == 0)
+		if (++c->events == EVENTS_MAX) {
+			v->ack_cq_events(c->cq, c->events);
+			c->events = 0;
+		}
+	kv_rdmacq_wake(c);
+}
+
+/* ---- making ---- */
+
+static int
+queues_make(struct kv_rdmacq *c, const struct kv_rdmacq_opts *o)
+{
+	const struct kv_rdmaverbs *v = c->port->v;
+	struct ibv_srq_init_attr attr = {
+		.attr = { .max_wr = o->receives, .max_sge = 1 },
+	};
+
+	c->channel = v->create_comp_channel(c->port->ctx);
+	if (!c->channel)
+		return -errno;
+	c->cq = v->create_cq(c->port->ctx, (int)(o->sends + o->receives), NULL,
+			     c->channel, 0);
+	if (!c->cq)
+		return -errno;
+	c->srq = v->create_srq(c->port->pd, &attr);
+	if (!c->srq)
+		return -errno;
+	c->cqe = o->sends;
+	c->receives = c->missing = o->receives;
+	receives_post(c);
+	return kv_loop_io_add(c->loop, &c->io, c->channel->fd, EPOLLIN);
+}
+
+struct kv_rdmacq *
+kv_rdmacq_new(const struct kv_rdmanic *port, struct kv_loop *loop,
+	      const struct kv_rdmacq_opts *opts)
+{
+	struct kv_rdmacq *c = KV_FAULT_POINT() ? NULL : calloc(1, sizeof(*c));
+	int rc;
+
+	if (!c) {
+		errno = ENOMEM;
+		return NULL;
+	}
+	c->port = port;
+	c->loop = loop;
+	c->io.fn = on_channel;
+	c->poll.fn = poll_turn;
+	kv_htab_init(&c->qps);
+	rc = queues_make(c, opts);
+	if (rc == 0) {
+		cq_arm(c);
+		return c;
+	}
+	kv_rdmacq_free(c);
+	errno = -rc;
+	return NULL;
+}
+
+void
+kv_rdmacq_free(struct kv_rdmacq *c)
+{
+	const struct kv_rdmaverbs *v;
+
+	if (!c)
+		return;
+	assert(kv_htab_count(&c->qps) == 0);
+	v = c->port->v;
+	kv_loop_defer_del(&c->poll);
+	kv_loop_io_del(&c->io);
+	if (c->srq)
+		v->destroy_srq(c->srq);
+	if (c->events)
+		v->ack_cq_events(c->cq, c->events);
+	if (c->cq)
+		v->destroy_cq(c->cq);
+	if (c->channel)
+		v->destroy_comp_channel(c->channel);
+	kv_htab_fini(&c->qps);
+	free(c);
+}

@@ -1,0 +1,20 @@
+#ifndef KV_XFER_RDMANIC_H
+#define KV_XFER_RDMANIC_H
+
+/* A port of a device that this process has opened. Constant while it is used;
+ * any thread. */
+
+#include "xfer/rdmaverbs.h"
+
+struct kv_rdmanic {
+	const struct kv_rdmaverbs *v;
+	struct ibv_context *ctx;
+	struct ibv_pd *pd;
+	unsigned number; /* among those of the process: which of a memory's keys
+			  * is its own */
+	uint8_t port;    /* of the device */
+	/* READs at once on a queue pair: of its own, and of the other end's. */
+	uint8_t initiates, responds;
+};
+
+#endif

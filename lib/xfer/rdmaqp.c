@@ -1,0 +1,291 @@
+#include "xfer/rdmaqp.h"
+
+#include <assert.h>
+#include <endian.h>
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/attr.h"
+#include "base/fault.h"
+#include "xfer/rdmaplan.h"
+
+/* The n-th of a life, from 1 on: a million a second for twelve days. */
+#define LIFE_SHIFT 40
+
+static int
+errno_of(enum ibv_wc_status status)
+{
+	switch (status) {
+	case IBV_WC_SUCCESS:
+		return 0;
+	case IBV_WC_WR_FLUSH_ERR:
+		return -ECANCELED;
+	case IBV_WC_RETRY_EXC_ERR:
+	case IBV_WC_RESP_TIMEOUT_ERR:
+		return -ETIMEDOUT;
+	case IBV_WC_REM_ACCESS_ERR:
+	case IBV_WC_REM_INV_REQ_ERR:
+	case IBV_WC_REM_OP_ERR:
+		return -EACCES;
+	case IBV_WC_LOC_PROT_ERR:
+	case IBV_WC_LOC_LEN_ERR:
+	case IBV_WC_LOC_QP_OP_ERR:
+	case IBV_WC_LOC_ACCESS_ERR:
+		return -EFAULT;
+	case IBV_WC_RNR_RETRY_EXC_ERR:
+		return -ENOBUFS;
+	default:
+		return -EIO;
+	}
+}
+
+static struct kv_rdmawr **
+place(const struct kv_rdmaqp *qp, uint64_t n)
+{
+	return &qp->posted[n & (qp->depth - 1)];
+}
+
+/* All before the n-th have come back, with this status. */
+static void
+come_back(struct kv_rdmaqp *qp, uint64_t n, int status)
+{
+	struct kv_rdmawr *w;
+
+	while (qp->tail < n) {
+		w = *place(qp, qp->tail);
+		qp->tail++;
+		w->done(w, status);
+	}
+}
+
+/* ---- its end ---- */
+
+static void
+is_over(struct kv_defer *d)
+{
+	struct kv_rdmaqp *qp = KV_CONTAINER_OF(d, struct kv_rdmaqp, over);
+
+	qp->state = KV_RDMAQP_OVER;
+	qp->ops->over(qp, qp->why);
+}
+
+/* Without it the NIC touches nothing, whatever had been posted. */
+static void
+destroy(struct kv_rdmaqp *qp)
+{
+	if (!qp->qp)
+		return;
+	qp->cq->port->v->destroy_qp(qp->qp);
+	qp->qp = NULL;
+	kv_htab_del(&qp->cq->qps, &qp->node);
+}
+
+/* Nobody will say what became of what was posted. */
+static void
+cut_short(struct kv_rdmaqp *qp, int status)
+{
+	destroy(qp);
+	come_back(qp, qp->head, status);
+	kv_loop_defer(qp->cq->loop, &qp->over);
+}
+
+/*
+ * In the state ERR a NIC touches nothing more, and what was posted and has not
+ * ended is flushed. What ended well and unsignalled is not told: so one more
+ * is posted, which is flushed after all the others.
+ */
+static void
+end(struct kv_rdmaqp *qp, int why)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_ERR };
+	struct ibv_send_wr last = {
+		.wr_id = qp->life | (qp->head + 1),
+		.opcode = IBV_WR_SEND,
+		.send_flags = IBV_SEND_SIGNALED,
+	};
+	struct ibv_send_wr *bad;
+
+	if (qp->state >= KV_RDMAQP_ENDING)
+		return;
+	qp->state = KV_RDMAQP_ENDING;
+	qp->why = why;
+	if (qp->cq->is_lost ||
+	    qp->cq->port->v->modify_qp(qp->qp, &attr, IBV_QP_STATE) != 0 ||
+	    ibv_post_send(qp->qp, &last, &bad) != 0)
+		cut_short(qp, -EIO);
+	else
+		kv_rdmacq_wake(qp->cq);
+}
+
+void
+kv_rdmaqp_fence(struct kv_rdmaqp *qp)
+{
+	end(qp, -ECANCELED);
+}
+
+void
+kv_rdmaqp_lost(struct kv_rdmaqp *qp)
+{
+	end(qp, -EIO);
+	if (qp->qp)
+		cut_short(qp, -EIO);
+}
+
+void
+kv_rdmaqp_take(struct kv_rdmaqp *qp, const struct ibv_wc *wc)
+{
+	int status = errno_of(wc->status);
+	uint64_t n = wc->wr_id - qp->life;
+
+	if (wc->wr_id == KV_RDMACQ_RECEIVE) {
+		if (status == 0 && wc->wc_flags & IBV_WC_WITH_IMM)
+			qp->ops->imm(qp, be32toh(wc->imm_data));
+		return;
+	}
+	if (wc->wr_id >> LIFE_SHIFT != qp->life >> LIFE_SHIFT)
+		return;
+	assert(n > qp->tail && n <= qp->head + 1);
+	/* Those before it were not signalled, and did not fail. */
+	come_back(qp, n - 1, 0);
+	if (n == qp->head + 1) {
+		kv_loop_defer(qp->cq->loop, &qp->over);
+		return;
+	}
+	if (status < 0)
+		end(qp, status);
+	come_back(qp, n, status);
+}
+
+/* ---- posting ---- */
+
+unsigned
+kv_rdmaqp_room(const struct kv_rdmaqp *qp)
+{
+	if (qp->state != KV_RDMAQP_READY)
+		return 0;
+	return qp->depth - (unsigned)(qp->head - qp->tail);
+}
+
+/* Links them, and has them told now and then. */
+static void
+chain(struct kv_rdmaqp *qp, struct kv_rdmawr *const *wrs, unsigned n)
+{
+	struct ibv_send_wr *wr;
+	unsigned i;
+
+	for (i = 0; i < n; i++) {
+		wr = &wrs[i]->wr;
+		*place(qp, qp->head + i) = wrs[i];
+		wr->wr_id = qp->life | (qp->head + i + 1);
+		wr->next = i + 1 < n ? &wrs[i + 1]->wr : NULL;
+		wr->send_flags &= ~(unsigned)IBV_SEND_SIGNALED;
+		if (++qp->silent < qp->depth / 4 && i + 1 < n)
+			continue;
+		wr->send_flags |= IBV_SEND_SIGNALED;
+		qp->silent = 0;
+	}
+}
+
+void
+kv_rdmaqp_post(struct kv_rdmaqp *qp, struct kv_rdmawr *const *wrs, unsigned n)
+{
+	struct ibv_send_wr *bad = NULL;
+	unsigned i;
+	int rc;
+
+	assert(n > 0 && n <= kv_rdmaqp_room(qp));
+	chain(qp, wrs, n);
+	rc = ibv_post_send(qp->qp, &wrs[0]->wr, &bad);
+	for (i = 0; i < n && (rc == 0 || &wrs[i]->wr != bad); i++)
+		;
+	qp->head += i;
+	if (rc == 0) {
+		kv_rdmacq_wake(qp->cq);
+		return;
+	}
+	end(qp, -EIO);
+	for (; i < n; i++)
+		wrs[i]->done(wrs[i], -EIO);
+}
+
+/* ---- making ---- */
+
+void
+kv_rdmaqp_ready(struct kv_rdmaqp *qp)
+{
+	if (qp->state == KV_RDMAQP_MAKING)
+		qp->state = KV_RDMAQP_READY;
+}
+
+/* Of the NIC's work, and the last one of end(). */
+static int
+qp_make(struct kv_rdmaqp *qp)
+{
+	struct kv_rdmacq *c = qp->cq;
+	struct ibv_qp_init_attr attr = {
+		.send_cq = c->cq,
+		.recv_cq = c->cq,
+		.srq = c->srq,
+		.cap = { .max_send_wr = qp->depth + 1,
+			 .max_send_sge = KV_RDMAPLAN_NEAR_MAX },
+		.qp_type = IBV_QPT_RC,
+	};
+	int rc;
+
+	if (c->promised + qp->depth + 1 > c->cqe)
+		return -ENOSPC;
+	qp->posted = calloc(qp->depth, sizeof(*qp->posted));
+	if (!qp->posted)
+		return -ENOMEM;
+	qp->qp = c->port->v->create_qp(c->port->pd, &attr);
+	if (!qp->qp)
+		return -errno;
+	rc = kv_htab_add(&c->qps, &qp->node, qp->qp->qp_num);
+	if (rc < 0) {
+		c->port->v->destroy_qp(kv_steal_ptr(&qp->qp));
+		return rc;
+	}
+	c->promised += qp->depth + 1;
+	qp->life = (uint64_t)++c->lives << LIFE_SHIFT;
+	return 0;
+}
+
+struct kv_rdmaqp *
+kv_rdmaqp_new(struct kv_rdmacq *cq, const struct kv_rdmaqp_opts *opts)
+{
+	struct kv_rdmaqp *qp = KV_FAULT_POINT() ? NULL : calloc(1, sizeof(*qp));
+	int rc;
+
+	if (!qp) {
+		errno = ENOMEM;
+		return NULL;
+	}
+	qp->cq = cq;
+	qp->ops = opts->ops;
+	qp->arg = opts->arg;
+	qp->depth = opts->depth;
+	qp->over.fn = is_over;
+	rc = qp_make(qp);
+	if (rc == 0)
+		return qp;
+	free(qp->posted);
+	free(qp);
+	errno = -rc;
+	return NULL;
+}
+
+void
+kv_rdmaqp_free(struct kv_rdmaqp *qp)
+{
+	if (!qp)
+		return;
+	/* What it has of the queue is taken out, or it could be taken for
+	 * another one's that has its number. */
+	end(qp, -ECANCELED);
+	if (qp->qp)
+		cut_short(qp, -ECANCELED);
+	kv_loop_defer_del(&qp->over);
+	qp->cq->promised -= qp->depth + 1;
+	free(qp->posted);
+	free(qp);
+}
