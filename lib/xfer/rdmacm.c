@@ -2,6 +2,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
@@ -517,9 +518,10 @@ kv_rdmacm_new(const struct kv_rdmaverbs *v, struct kv_loop *loop)
 	cm->loop = loop;
 	cm->io.fn = on_channel;
 	cm->channel = v->create_event_channel();
-	rc = cm->channel
-		     ? kv_loop_io_add(loop, &cm->io, cm->channel->fd, EPOLLIN)
-		     : -errno;
+	if (!cm->channel || fcntl(cm->channel->fd, F_SETFL, O_NONBLOCK) < 0)
+		rc = -errno;
+	else
+		rc = kv_loop_io_add(loop, &cm->io, cm->channel->fd, EPOLLIN);
 	if (rc == 0)
 		return cm;
 	kv_rdmacm_free(cm);

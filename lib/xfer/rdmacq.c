@@ -2,6 +2,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 
@@ -135,7 +136,9 @@ poll_turn(struct kv_defer *d)
 	kv_rdmacq_poll(c);
 	if (c->is_lost)
 		return;
-	if (kv_loop_now(c->loop) - c->last_ns < KV_LOOP_AWAKE_NS)
+	/* Virtual time does not go on while there is something to do. */
+	if (!kv_loop_is_virtual(c->loop) &&
+	    kv_loop_now(c->loop) - c->last_ns < KV_LOOP_AWAKE_NS)
 		kv_loop_defer(c->loop, &c->poll);
 	else
 		cq_arm(c);
@@ -177,7 +180,7 @@ queues_make(struct kv_rdmacq *c, const struct kv_rdmacq_opts *o)
 	};
 
 	c->channel = v->create_comp_channel(c->port->ctx);
-	if (!c->channel)
+	if (!c->channel || fcntl(c->channel->fd, F_SETFL, O_NONBLOCK) < 0)
 		return -errno;
 	c->cq = v->create_cq(c->port->ctx, (int)(o->sends + o->receives), NULL,
 			     c->channel, 0);
