@@ -91,7 +91,7 @@ conn_late(struct kv_timer *t)
 }
 
 void
-kv_rdmaconn_give_up(struct kv_rdmaconn *c)
+kv_rdmacm_give_up(struct kv_rdmaconn *c)
 {
 	const struct kv_rdmaverbs *v;
 
@@ -109,7 +109,7 @@ kv_rdmaconn_give_up(struct kv_rdmaconn *c)
 }
 
 void *
-kv_rdmaconn_arg(const struct kv_rdmaconn *c)
+kv_rdmacm_arg(const struct kv_rdmaconn *c)
 {
 	return c->o.arg;
 }
@@ -400,8 +400,8 @@ on_channel(struct kv_io *io, uint32_t ready)
 /* ---- dialling and being dialled ---- */
 
 struct kv_rdmaconn *
-kv_rdmaconn_dial(struct kv_rdmacm *cm, const struct kv_rdmaconn_way *way,
-		 const struct kv_rdmaconn_opts *opts)
+kv_rdmacm_dial(struct kv_rdmacm *cm, const struct kv_rdmaconn_way *way,
+	       const struct kv_rdmaconn_opts *opts)
 {
 	struct kv_rdmaconn *c = conn_new(cm, NULL);
 	int rc;
@@ -422,14 +422,14 @@ kv_rdmaconn_dial(struct kv_rdmacm *cm, const struct kv_rdmaconn_way *way,
 		rc = -errno;
 	if (rc == 0)
 		return c;
-	kv_rdmaconn_give_up(c);
+	kv_rdmacm_give_up(c);
 	errno = -rc;
 	return NULL;
 }
 
 int
-kv_rdmaconn_accept(struct kv_rdmaconn *c, struct kv_rdmacm *cm,
-		   struct kv_rdmaqp *qp, const struct kv_rdmaconn_opts *opts)
+kv_rdmacm_accept(struct kv_rdmaconn *c, struct kv_rdmacm *cm,
+		 struct kv_rdmaqp *qp, const struct kv_rdmaconn_opts *opts)
 {
 	const struct kv_rdmanic *port = qp->cq->port;
 	struct rdma_conn_param p;
@@ -457,15 +457,15 @@ kv_rdmaconn_accept(struct kv_rdmaconn *c, struct kv_rdmacm *cm,
 }
 
 void
-kv_rdmaconn_refuse(struct kv_rdmaconn *c)
+kv_rdmacm_refuse(struct kv_rdmaconn *c)
 {
 	c->cm->v->reject(c->id, NULL, 0);
-	kv_rdmaconn_give_up(c);
+	kv_rdmacm_give_up(c);
 }
 
 struct kv_rdmalisten *
-kv_rdmalisten_new(struct kv_rdmacm *cm, const struct sockaddr *at,
-		  kv_rdmalisten_fn *fn, void *arg)
+kv_rdmacm_listen(struct kv_rdmacm *cm, const struct sockaddr *at,
+		 kv_rdmalisten_fn *fn, void *arg)
 {
 	struct kv_rdmalisten *l =
 		KV_FAULT_POINT() ? NULL : calloc(1, sizeof(*l));
@@ -486,13 +486,13 @@ kv_rdmalisten_new(struct kv_rdmacm *cm, const struct sockaddr *at,
 	    v->listen(l->id, BACKLOG) == 0)
 		return l;
 	err = errno;
-	kv_rdmalisten_free(l);
+	kv_rdmacm_unlisten(l);
 	errno = err;
 	return NULL;
 }
 
 void
-kv_rdmalisten_free(struct kv_rdmalisten *l)
+kv_rdmacm_unlisten(struct kv_rdmalisten *l)
 {
 	if (!l)
 		return;

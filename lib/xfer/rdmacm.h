@@ -60,31 +60,30 @@ struct kv_rdmaconn_way {
 };
 
 /* NULL with errno. */
-struct kv_rdmaconn *kv_rdmaconn_dial(struct kv_rdmacm *cm,
-				     const struct kv_rdmaconn_way *way,
-				     const struct kv_rdmaconn_opts *opts);
-void *kv_rdmaconn_arg(const struct kv_rdmaconn *c);
+struct kv_rdmaconn *kv_rdmacm_dial(struct kv_rdmacm *cm,
+				   const struct kv_rdmaconn_way *way,
+				   const struct kv_rdmaconn_opts *opts);
+void *kv_rdmacm_arg(const struct kv_rdmaconn *c);
 /* Ends it, and tells the other side. NULL is fine. The queue pair is to be
  * fenced by itself. */
-void kv_rdmaconn_give_up(struct kv_rdmaconn *c);
+void kv_rdmacm_give_up(struct kv_rdmaconn *c);
 
-/* Somebody dials. One of kv_rdmaconn_accept() and _refuse() follows, at once or
+/* Somebody dials. One of kv_rdmacm_accept() and _refuse() follows, at once or
  * later, on the loop of the one that it is given to. */
 typedef void kv_rdmalisten_fn(void *arg, struct kv_rdmaconn *c,
 			      const char *device, unsigned port,
 			      const void *word, size_t bytes);
 
 /* At this address, of one port. NULL with errno. */
-struct kv_rdmalisten *kv_rdmalisten_new(struct kv_rdmacm *cm,
-					const struct sockaddr *at,
-					kv_rdmalisten_fn *fn, void *arg);
-void kv_rdmalisten_free(struct kv_rdmalisten *l);
+struct kv_rdmalisten *kv_rdmacm_listen(struct kv_rdmacm *cm,
+				       const struct sockaddr *at,
+				       kv_rdmalisten_fn *fn, void *arg);
+void kv_rdmacm_unlisten(struct kv_rdmalisten *l);
 
 /* On the loop of cm, which need not be that of the listener. 0, or -errno: it
  * is gone. */
-int kv_rdmaconn_accept(struct kv_rdmaconn *c, struct kv_rdmacm *cm,
-		       struct kv_rdmaqp *qp,
-		       const struct kv_rdmaconn_opts *opts);
-void kv_rdmaconn_refuse(struct kv_rdmaconn *c);
+int kv_rdmacm_accept(struct kv_rdmaconn *c, struct kv_rdmacm *cm,
+		     struct kv_rdmaqp *qp, const struct kv_rdmaconn_opts *opts);
+void kv_rdmacm_refuse(struct kv_rdmaconn *c);
 
 #endif

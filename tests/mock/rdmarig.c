@@ -60,7 +60,7 @@ qp_new(struct rdmarig_end *e)
 static struct kv_rdmaqp *
 on_make(struct kv_rdmaconn *c, const char *device, unsigned port)
 {
-	struct rdmarig_end *e = kv_rdmaconn_arg(c);
+	struct rdmarig_end *e = kv_rdmacm_arg(c);
 
 	assert_string_equal(device, "dev0");
 	assert_int_equal(port, 1);
@@ -70,7 +70,7 @@ on_make(struct kv_rdmaconn *c, const char *device, unsigned port)
 static void
 on_ready(struct kv_rdmaconn *c, const void *word, size_t bytes)
 {
-	struct rdmarig_end *e = kv_rdmaconn_arg(c);
+	struct rdmarig_end *e = kv_rdmacm_arg(c);
 
 	assert_false(e->is_ready);
 	e->is_ready = true;
@@ -81,7 +81,7 @@ on_ready(struct kv_rdmaconn *c, const void *word, size_t bytes)
 static void
 on_conn_over(struct kv_rdmaconn *c, int why)
 {
-	struct rdmarig_end *e = kv_rdmaconn_arg(c);
+	struct rdmarig_end *e = kv_rdmacm_arg(c);
 
 	assert_false(e->conn_over);
 	e->conn_over = true;
@@ -112,12 +112,12 @@ on_asked(void *arg, struct kv_rdmaconn *c, const char *device, unsigned port,
 	assert_string_equal(device, "dev1");
 	assert_int_equal(port, 1);
 	if (rdmarig_refuses) {
-		kv_rdmaconn_refuse(c);
+		kv_rdmacm_refuse(c);
 		return;
 	}
 	memcpy(e->word, word, bytes);
 	e->conn = c;
-	assert_int_equal(kv_rdmaconn_accept(c, e->cm, qp_new(e), &o), 0);
+	assert_int_equal(kv_rdmacm_accept(c, e->cm, qp_new(e), &o), 0);
 }
 
 /* ---- set-up ---- */
@@ -210,8 +210,8 @@ rdmarig_setup(void **state)
 		end_open(i);
 		kv_rng_bytes(&rng, rdmarig[i].buf, RDMARIG_BYTES);
 	}
-	listener = kv_rdmalisten_new(rdmarig[1].cm, (struct sockaddr *)&at,
-				     on_asked, &rdmarig[1]);
+	listener = kv_rdmacm_listen(rdmarig[1].cm, (struct sockaddr *)&at,
+				    on_asked, &rdmarig[1]);
 	assert_non_null(listener);
 	return 0;
 }
@@ -232,9 +232,9 @@ rdmarig_teardown(void **state)
 	struct rdmarig_end *e;
 
 	(void)state;
-	kv_rdmalisten_free(listener);
+	kv_rdmacm_unlisten(listener);
 	for (e = rdmarig; e < rdmarig + 2; e++) {
-		kv_rdmaconn_give_up(e->conn);
+		kv_rdmacm_give_up(e->conn);
 		kv_rdmaqp_free(e->qp);
 		kv_rdmacm_free(e->cm);
 		kv_rdmamr_give_up(&e->mr);
@@ -273,7 +273,7 @@ rdmarig_dial(const char *ip, unsigned ms)
 	};
 	struct kv_rdmaconn_opts o = conn_opts(0);
 
-	rdmarig[0].conn = kv_rdmaconn_dial(rdmarig[0].cm, &way, &o);
+	rdmarig[0].conn = kv_rdmacm_dial(rdmarig[0].cm, &way, &o);
 	assert_non_null(rdmarig[0].conn);
 }
 

@@ -93,7 +93,7 @@ it_can_be_given_up_at_any_time(void **state)
 		}
 		rdmarig_dial(peer, 1000);
 		rdmarig_us(us);
-		kv_rdmaconn_give_up(rdmarig[0].conn);
+		kv_rdmacm_give_up(rdmarig[0].conn);
 		rdmarig[0].conn = NULL;
 		rdmarig_ms(2000);
 		assert_false(rdmarig[0].conn_over);
@@ -104,7 +104,7 @@ static void
 who_ends_it_tells_the_other_side(void **state)
 {
 	(void)state;
-	kv_rdmaconn_give_up(rdmarig[0].conn);
+	kv_rdmacm_give_up(rdmarig[0].conn);
 	rdmarig[0].conn = NULL;
 	rdmarig_ms(10);
 	assert_true(rdmarig[1].conn_over);
