@@ -58,7 +58,6 @@ struct kv_rdmaconn {
 	char word[KV_RDMACM_WORD_BYTES];
 	enum state state;
 	bool is_handled; /* an event of it is not acknowledged */
-	uint64_t deadline_ns;
 	struct kv_timer late;
 	/* READs at once: of this side's, and of the other's. */
 	uint8_t initiates, responds;
@@ -81,7 +80,9 @@ conn_over(struct kv_rdmaconn *c, int why)
 		return;
 	c->state = OVER;
 	kv_loop_timer_del(&c->late);
-	c->o.ops->over(c, why);
+	/* Of one that was asked for only, kv_rdmacm_accept() says so. */
+	if (c->o.ops)
+		c->o.ops->over(c, why);
 }
 
 static void
@@ -239,9 +240,9 @@ time_left_ms(const struct kv_rdmaconn *c)
 {
 	uint64_t now = kv_loop_now(c->cm->loop);
 
-	if (c->deadline_ns <= now)
+	if (c->o.deadline_ns <= now)
 		return 1;
-	return (int)kv_min_u64((c->deadline_ns - now) / KV_NS_PER_MS + 1,
+	return (int)kv_min_u64((c->o.deadline_ns - now) / KV_NS_PER_MS + 1,
 			       60 * 1000);
 }
 
@@ -400,8 +401,8 @@ on_channel(struct kv_io *io, uint32_t ready)
 /* ---- dialling and being dialled ---- */
 
 struct kv_rdmaconn *
-kv_rdmacm_dial(struct kv_rdmacm *cm, const struct kv_rdmaconn_way *way,
-	       const struct kv_rdmaconn_opts *opts)
+kv_rdmacm_dial(struct kv_rdmacm *cm, const struct sockaddr *from,
+	       const struct sockaddr *to, const struct kv_rdmaconn_opts *opts)
 {
 	struct kv_rdmaconn *c = conn_new(cm, NULL);
 	int rc;
@@ -411,14 +412,13 @@ kv_rdmacm_dial(struct kv_rdmacm *cm, const struct kv_rdmaconn_way *way,
 		return NULL;
 	}
 	conn_opts_set(c, opts);
-	c->deadline_ns = way->deadline_ns;
-	rc = kv_loop_timer_set(cm->loop, &c->late, way->deadline_ns);
+	rc = kv_loop_timer_set(cm->loop, &c->late, opts->deadline_ns);
 	if (rc == 0 &&
 	    cm->v->create_id(cm->channel, &c->id, &c->holder, RDMA_PS_TCP) != 0)
 		rc = -errno;
 	if (rc == 0 &&
-	    cm->v->resolve_addr(c->id, kv_unconst(way->from),
-				kv_unconst(way->to), time_left_ms(c)) != 0)
+	    cm->v->resolve_addr(c->id, kv_unconst(from), kv_unconst(to),
+				time_left_ms(c)) != 0)
 		rc = -errno;
 	if (rc == 0)
 		return c;
@@ -428,32 +428,29 @@ kv_rdmacm_dial(struct kv_rdmacm *cm, const struct kv_rdmaconn_way *way,
 }
 
 int
-kv_rdmacm_accept(struct kv_rdmaconn *c, struct kv_rdmacm *cm,
-		 struct kv_rdmaqp *qp, const struct kv_rdmaconn_opts *opts)
+kv_rdmacm_accept(struct kv_rdmaconn *c, struct kv_rdmaqp *qp,
+		 const struct kv_rdmaconn_opts *opts)
 {
 	const struct kv_rdmanic *port = qp->cq->port;
 	struct rdma_conn_param p;
-	int rc = 0;
+	int rc;
 
+	if (c->state == OVER)
+		return -ECONNRESET;
 	assert(c->state == ASKED);
 	conn_opts_set(c, opts);
 	c->initiates = (uint8_t)kv_min_u64(c->initiates, port->initiates);
 	c->responds = (uint8_t)kv_min_u64(c->responds, port->responds);
-	if (cm != c->cm) {
-		if (cm->v->migrate_id(c->id, cm->channel) != 0)
-			return -errno;
-		c->cm->ids--;
-		cm->ids++;
-		c->cm = cm;
-	}
-	rc = qp_begin(c, qp);
+	rc = kv_loop_timer_set(c->cm->loop, &c->late, opts->deadline_ns);
+	if (rc == 0)
+		rc = qp_begin(c, qp);
 	if (rc == 0)
 		rc = qp_finish(c);
 	if (rc < 0)
 		return rc;
 	p = param_of(c);
 	c->state = ACCEPTING;
-	return cm->v->accept(c->id, &p) == 0 ? 0 : -errno;
+	return c->cm->v->accept(c->id, &p) == 0 ? 0 : -errno;
 }
 
 void

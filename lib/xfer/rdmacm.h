@@ -49,27 +49,23 @@ struct kv_rdmaconn_ops {
 struct kv_rdmaconn_opts {
 	const struct kv_rdmaconn_ops *ops;
 	void *arg;
-	const void *word; /* copied */
-	size_t bytes;     /* KV_RDMACM_WORD_BYTES at most */
-};
-
-struct kv_rdmaconn_way {
-	const struct sockaddr *from; /* of the port here; its port is 0 */
-	const struct sockaddr *to;
+	const void *word;     /* copied */
+	size_t bytes;         /* KV_RDMACM_WORD_BYTES at most */
 	uint64_t deadline_ns; /* until it is ready */
 };
 
-/* NULL with errno. */
+/* From this address here (a port 0) to that one. NULL with errno. */
 struct kv_rdmaconn *kv_rdmacm_dial(struct kv_rdmacm *cm,
-				   const struct kv_rdmaconn_way *way,
+				   const struct sockaddr *from,
+				   const struct sockaddr *to,
 				   const struct kv_rdmaconn_opts *opts);
 void *kv_rdmacm_arg(const struct kv_rdmaconn *c);
 /* Ends it, and tells the other side. NULL is fine. The queue pair is to be
  * fenced by itself. */
 void kv_rdmacm_give_up(struct kv_rdmaconn *c);
 
-/* Somebody dials. One of kv_rdmacm_accept() and _refuse() follows, at once or
- * later, on the loop of the one that it is given to. */
+/* Somebody dials. kv_rdmacm_accept() or kv_rdmacm_refuse() follows, at once or
+ * later. */
 typedef void kv_rdmalisten_fn(void *arg, struct kv_rdmaconn *c,
 			      const char *device, unsigned port,
 			      const void *word, size_t bytes);
@@ -80,10 +76,10 @@ struct kv_rdmalisten *kv_rdmacm_listen(struct kv_rdmacm *cm,
 				       kv_rdmalisten_fn *fn, void *arg);
 void kv_rdmacm_unlisten(struct kv_rdmalisten *l);
 
-/* On the loop of cm, which need not be that of the listener. 0, or -errno: it
- * is gone. */
-int kv_rdmacm_accept(struct kv_rdmaconn *c, struct kv_rdmacm *cm,
-		     struct kv_rdmaqp *qp, const struct kv_rdmaconn_opts *opts);
+/* With a queue pair of the port that was named. 0; or -errno, and it is to be
+ * given up: -ECONNRESET: whoever dialled has ended it meanwhile. */
+int kv_rdmacm_accept(struct kv_rdmaconn *c, struct kv_rdmaqp *qp,
+		     const struct kv_rdmaconn_opts *opts);
 void kv_rdmacm_refuse(struct kv_rdmaconn *c);
 
 #endif

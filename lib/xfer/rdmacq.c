@@ -190,7 +190,7 @@ queues_make(struct kv_rdmacq *c, const struct kv_rdmacq_opts *o)
 	if (!c->srq)
 		return -errno;
 	c->cqe = o->sends;
-	c->receives = c->missing = o->receives;
+	c->missing = o->receives;
 	receives_post(c);
 	return kv_loop_io_add(c->loop, &c->io, c->channel->fd, EPOLLIN);
 }

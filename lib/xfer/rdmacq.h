@@ -32,10 +32,9 @@ struct kv_rdmacq {
 	unsigned cqe;       /* room for completions, */
 	uint32_t lives;     /* of queue pairs, ever */
 	unsigned promised;  /* of which so many are the queue pairs' */
-	unsigned receives;  /* of the SRQ */
-	unsigned missing;   /* of them, to be posted again */
+	unsigned missing;   /* receives of the SRQ, to be posted again */
 	unsigned events;    /* of the channel, not acknowledged */
-	uint64_t last_ns;   /* when something came */
+	uint64_t last_ns;   /* when something came, or was posted */
 	bool is_lost;       /* overrun, or the device is gone: nothing comes */
 };
 

@@ -6,8 +6,9 @@
 
 #include "base/fault.h"
 
-/* Others may only read what is local write, unless they are let write. A page
- * that is not writable cannot be registered for local write at all. */
+/* Local write is asked for where nobody writes, too: else a kernel may pin a
+ * page that a later write of the process replaces. So what is mapped for
+ * reading only cannot be registered. */
 static int
 access_of(enum kv_rdmamr_use use)
 {

@@ -12,7 +12,7 @@
 struct rdmarig_end rdmarig[2];
 struct hca *rdmarig_hca;
 struct kv_loop *rdmarig_loop;
-bool rdmarig_refuses;
+bool rdmarig_refuses, rdmarig_waits;
 
 static struct kv_clock clock_;
 static struct kv_rdmalisten *listener;
@@ -92,13 +92,14 @@ static const struct kv_rdmaconn_ops conn_ops = { on_make, on_ready,
 						 on_conn_over };
 
 static struct kv_rdmaconn_opts
-conn_opts(int end)
+conn_opts(int end, unsigned ms)
 {
 	return (struct kv_rdmaconn_opts){
 		.ops = &conn_ops,
 		.arg = &rdmarig[end],
 		.word = end ? "listener" : "dialler",
 		.bytes = end ? 9 : 8,
+		.deadline_ns = clock_.ns + ms * KV_NS_PER_MS,
 	};
 }
 
@@ -107,7 +108,6 @@ on_asked(void *arg, struct kv_rdmaconn *c, const char *device, unsigned port,
 	 const void *word, size_t bytes)
 {
 	struct rdmarig_end *e = arg;
-	struct kv_rdmaconn_opts o = conn_opts(1);
 
 	assert_string_equal(device, "dev1");
 	assert_int_equal(port, 1);
@@ -117,7 +117,17 @@ on_asked(void *arg, struct kv_rdmaconn *c, const char *device, unsigned port,
 	}
 	memcpy(e->word, word, bytes);
 	e->conn = c;
-	assert_int_equal(kv_rdmacm_accept(c, e->cm, qp_new(e), &o), 0);
+	if (!rdmarig_waits)
+		assert_int_equal(rdmarig_accept(1000), 0);
+}
+
+int
+rdmarig_accept(unsigned ms)
+{
+	struct kv_rdmaconn_opts o = conn_opts(1, ms);
+	struct rdmarig_end *e = &rdmarig[1];
+
+	return kv_rdmacm_accept(e->conn, qp_new(e), &o);
 }
 
 /* ---- set-up ---- */
@@ -203,7 +213,7 @@ rdmarig_setup(void **state)
 	rdmarig_loop = kv_loop_new(&clock_);
 	assert_non_null(rdmarig_loop);
 	rdmarig_hca = hca_new(rdmarig_loop, &clock_, &o);
-	rdmarig_refuses = false;
+	rdmarig_refuses = rdmarig_waits = false;
 	ended = 0;
 	kv_rng_seed(&rng, 1);
 	for (i = 0; i < 2; i++) {
@@ -266,14 +276,11 @@ rdmarig_dial(const char *ip, unsigned ms)
 {
 	struct sockaddr_in from = addr_of(ips[0], 0);
 	struct sockaddr_in to = addr_of(ip, RDMARIG_PORT);
-	const struct kv_rdmaconn_way way = {
-		.from = (struct sockaddr *)&from,
-		.to = (struct sockaddr *)&to,
-		.deadline_ns = kv_clock_now(&clock_) + ms * KV_NS_PER_MS,
-	};
-	struct kv_rdmaconn_opts o = conn_opts(0);
+	struct kv_rdmaconn_opts o = conn_opts(0, ms);
 
-	rdmarig[0].conn = kv_rdmacm_dial(rdmarig[0].cm, &way, &o);
+	rdmarig[0].conn =
+		kv_rdmacm_dial(rdmarig[0].cm, (struct sockaddr *)&from,
+			       (struct sockaddr *)&to, &o);
 	assert_non_null(rdmarig[0].conn);
 }
 

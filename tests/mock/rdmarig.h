@@ -45,6 +45,7 @@ extern struct rdmarig_end rdmarig[2];
 extern struct hca *rdmarig_hca;
 extern struct kv_loop *rdmarig_loop;
 extern bool rdmarig_refuses; /* whoever dials */
+extern bool rdmarig_waits;   /* before end 1 accepts */
 
 /* Of a test: nothing is connected. */
 int rdmarig_setup(void **state);
@@ -56,6 +57,8 @@ void rdmarig_us(unsigned us);
 void rdmarig_ms(unsigned ms);
 /* End 0 dials that address; it has so many milliseconds. */
 void rdmarig_dial(const char *ip, unsigned ms);
+/* End 1 accepts what it was asked for; it has so many milliseconds. */
+int rdmarig_accept(unsigned ms);
 
 /* A request of an end, which knows how it ended. */
 struct rdmarig_work {

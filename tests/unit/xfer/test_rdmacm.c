@@ -80,6 +80,37 @@ it_has_so_much_time(void **state)
 	over_with(0, -ETIMEDOUT);
 }
 
+/* Who dialled may have given it up. */
+static void
+it_may_be_over_before_it_is_accepted(void **state)
+{
+	(void)state;
+	rdmarig_waits = true;
+	rdmarig_dial(peer, 1000);
+	rdmarig_ms(10);
+	assert_non_null(rdmarig[1].conn);
+	kv_rdmacm_give_up(rdmarig[0].conn);
+	rdmarig[0].conn = NULL;
+	rdmarig_ms(10);
+	assert_int_equal(rdmarig_accept(1000), -ECONNRESET);
+	assert_false(rdmarig[1].conn_over);
+}
+
+static void
+who_accepts_does_not_wait_for_ever(void **state)
+{
+	(void)state;
+	rdmarig_waits = true;
+	rdmarig_dial(peer, 10000);
+	rdmarig_ms(10);
+	hca_cut(rdmarig[1].port, NULL, true);
+	assert_int_equal(rdmarig_accept(300), 0);
+	rdmarig_ms(299);
+	assert_false(rdmarig[1].conn_over);
+	rdmarig_ms(1);
+	over_with(1, -ETIMEDOUT);
+}
+
 static void
 it_can_be_given_up_at_any_time(void **state)
 {
@@ -182,6 +213,8 @@ main(void)
 		IDLE(so_is_a_route_that_is_none),
 		IDLE(and_one_that_nobody_answers_on),
 		IDLE(it_has_so_much_time),
+		IDLE(it_may_be_over_before_it_is_accepted),
+		IDLE(who_accepts_does_not_wait_for_ever),
 		IDLE(it_can_be_given_up_at_any_time),
 		READY(who_ends_it_tells_the_other_side),
 		READY(who_is_killed_does_too),
