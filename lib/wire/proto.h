@@ -8,7 +8,7 @@
  * Addresses never cross the wire: offsets into named regions do.
  *
  * Here is what all connections share; the other bodies are in protodata.h,
- * protodir.h and protoxfer.h.
+ * protodir.h, protordma.h and protoxfer.h.
  *
  * A connection starts with HELLO / HELLO_R. Requests carry an id that their
  * answers repeat; answers with KV_FLAG_MORE are followed by others.
@@ -19,6 +19,7 @@
 #include "base/limits.h"
 #include "wire/protodata.h"
 #include "wire/protodir.h"
+#include "wire/protordma.h"
 #include "wire/protoxfer.h"
 
 #define KV_WIRE_MAGIC   0x3150564bu /* "KVP1" */

@@ -31,6 +31,25 @@ struct kv_attach_r {
 enum kv_mode {
 	KV_MODE_SHM = 1,  /* requester fills, reads the pool's mapping */
 	KV_MODE_DATA = 2, /* DATA frames on the data connection named */
+	KV_MODE_RDMA = 3, /* the owner reads, writes the requester's memory by
+			   * the queue pairs beside the data connection named
+			   */
+};
+
+/*
+ * KV_MODE_RDMA: memory of the requester that pieces lie in. `ports` le32 follow
+ * each: the remote key for each port of the requester, 0: none for that one.
+ */
+struct kv_window {
+	struct kv_le64 addr;
+	struct kv_le64 len;
+};
+
+/* KV_MODE_RDMA: where a part of a value lies, or goes. */
+struct kv_piece {
+	struct kv_le64 off; /* in the window */
+	struct kv_le32 len; /* > 0 */
+	struct kv_le32 window;
 };
 
 /* The version of a value: every replica of one put has the same. */
@@ -58,11 +77,14 @@ struct kv_put {
 				   * KV_BUDGET_MS_MAX */
 	uint8_t mode;
 	uint8_t flags;
-	uint8_t zero[6];
-	struct kv_le64 data_token; /* KV_MODE_DATA: where bytes will come */
+	uint8_t ports; /* KV_MODE_RDMA: keys of a window */
+	uint8_t zero;
+	struct kv_le32 windows;             /* KV_MODE_RDMA */
+	struct kv_le64 data_token;          /* but with KV_MODE_SHM */
 	struct kv_generation_le generation; /* of the tenant, as the requester
 					     * knows it */
-	/* tail: count entries, keys, small values, all in order */
+	/* tail: windows; count entries, keys, small values, pieces, all in the
+	 * order of the entries */
 };
 
 enum {
@@ -75,7 +97,8 @@ struct kv_put_ent {
 	struct kv_le64 size;
 	struct kv_le16 key_len;
 	uint8_t flags;
-	uint8_t zero[5];
+	uint8_t zero;
+	struct kv_le32 pieces; /* KV_MODE_RDMA, not inline: as long as size */
 };
 
 struct kv_extent_le {
@@ -137,9 +160,13 @@ struct kv_get {
 	struct kv_le32 inline_max; /* values up to this may ride in GET_R */
 	uint8_t mode;
 	uint8_t flags;
-	uint8_t zero[2];
+	uint8_t ports; /* KV_MODE_RDMA: keys of a window */
+	uint8_t zero;
 	struct kv_le64 data_token;
-	/* tail: count entries, keys */
+	/* KV_MODE_RDMA. All that is written for this GET is one transfer: */
+	struct kv_le32 number;
+	struct kv_le32 windows;
+	/* tail: windows; count entries, keys, pieces */
 };
 
 struct kv_get_ent {
@@ -147,7 +174,8 @@ struct kv_get_ent {
 	struct kv_le64 len; /* room at the requester */
 	struct kv_le16 key_len;
 	uint8_t flags;
-	uint8_t zero[5];
+	uint8_t zero;
+	struct kv_le32 pieces; /* KV_MODE_RDMA: as long as len */
 };
 
 enum kv_how {
@@ -155,6 +183,7 @@ enum kv_how {
 	KV_HOW_INLINE = 1,
 	KV_HOW_EXTENTS = 2, /* pinned until RELEASE */
 	KV_HOW_DATA = 3,    /* came, comes on the data connection */
+	KV_HOW_RDMA = 4,    /* is written; there when the transfer has ended */
 };
 
 struct kv_get_r {
@@ -184,11 +213,13 @@ struct kv_release {
 };
 
 KV_LE_SIZE(kv_attach_r, 24);
+KV_LE_SIZE(kv_window, 16);
+KV_LE_SIZE(kv_piece, 16);
 KV_LE_SIZE(kv_put, 52);
 KV_LE_SIZE(kv_put_ent, 16);
 KV_LE_SIZE(kv_grant_ent, 16);
 KV_LE_SIZE(kv_data, 24);
-KV_LE_SIZE(kv_get, 24);
+KV_LE_SIZE(kv_get, 32);
 KV_LE_SIZE(kv_get_ent, 24);
 KV_LE_SIZE(kv_get_ent_r, 24);
 

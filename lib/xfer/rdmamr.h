@@ -9,17 +9,7 @@
 #include <stdint.h>
 
 #include "xfer/rdmanic.h"
-
-enum {
-	KV_RDMA_PORTS_MAX = 16, /* of a process */
-};
-
-/* As work requests name it: by the key for the port at whose side it lies. */
-struct kv_rdmamem {
-	uint64_t addr;
-	uint64_t len;
-	uint32_t keys[KV_RDMA_PORTS_MAX]; /* by number of the port there */
-};
+#include "xfer/rdmaplan.h"
 
 struct kv_rdmamr {
 	struct kv_rdmamem near; /* its local keys */

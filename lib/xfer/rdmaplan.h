@@ -13,10 +13,15 @@
 
 enum {
 	KV_RDMAPLAN_NEAR_MAX = 8, /* SGEs of a work request */
+	KV_RDMA_PORTS_MAX = 16,   /* of a process */
 };
 
-/* Memory that NICs know: its keys, one a port of the side where it lies. */
-struct kv_rdmamem;
+/* As work requests name it: by the key for the port at whose side it lies. */
+struct kv_rdmamem {
+	uint64_t addr;
+	uint64_t len;
+	uint32_t keys[KV_RDMA_PORTS_MAX]; /* by number of the port there */
+};
 
 struct kv_rdmarange {
 	uint64_t addr;

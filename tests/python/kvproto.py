@@ -462,6 +462,13 @@ def seeds():
     yield 'NOTE_R', {}
     yield 'MEMORY', {'handle': 6}
     yield 'MEMORY_R', {'bytes': 1 << 30}
+    yield 'RAILS', {'count': 1}, pack('rail_rec', {
+        'ip': bytes(10) + bytes([255, 255, 10, 0, 0, 1]), 'port': 18515,
+        'bits': 120, 'number': 0, 'mbit_per_s': 400000})
+    yield 'QPFENCE', {'qps': 2, 'xfers': 1}, (
+        struct.pack('<II', 3, 4) +
+        pack('qpfence_xfer', {'number': 17, 'round': 1}))
+    yield 'QPFENCE_R', {'qps': 2, 'xfers': 1}, struct.pack('<III', 3, 4, 17)
 
 
 def write(folder, name, frame):

@@ -11,10 +11,6 @@ enum {
 	MANY = 1 << 20,
 };
 
-struct kv_rdmamem {
-	int nothing;
-};
-
 static const struct kv_rdmamem a, b;
 static struct kv_rdmarange near[RANGES], far[RANGES];
 static struct kv_rdmaplan plan;

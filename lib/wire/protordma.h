@@ -1,0 +1,78 @@
+#ifndef KV_WIRE_PROTORDMA_H
+#define KV_WIRE_PROTORDMA_H
+
+/* Bodies of what two sides say of RDMA between them, on the connection beside
+ * it: where one listens, and which queue pairs count no more. */
+
+#include "base/le.h"
+
+/* HELLO (of DATA and ENGINE): the dialler can use RDMA, and would. HELLO_R:
+ * RAILS follows, at once. */
+#define KV_FEATURE_RDMA UINT64_C(1)
+
+struct kv_rails {
+	struct kv_le32 count; /* 0: not yet; another RAILS may follow */
+	struct kv_le32 zero;
+	/* tail: records */
+};
+
+/* A port of the side that listens, and where its connection manager does. */
+struct kv_rail_rec {
+	uint8_t ip[16]; /* IPv4 as ::ffff:a.b.c.d */
+	struct kv_le16 port;
+	uint8_t bits;   /* of the ip that name its network, of 128 */
+	uint8_t number; /* among those of its process */
+	struct kv_le32 mbit_per_s;
+};
+
+#define KV_RAILS_MAX      16 /* ports of one process */
+#define KV_RAILS_TAIL_MAX (KV_RAILS_MAX * sizeof(struct kv_rail_rec))
+
+#define KV_RAIL_MAGIC 0x3152564bu /* "KVR1" */
+
+/* Not in a frame: what the connection manager hands over with a request for a
+ * connection. */
+struct kv_rail_word {
+	struct kv_le32 magic;
+	struct kv_le32 qp;    /* names this queue pair to both, never again */
+	struct kv_le64 token; /* of the connection beside it */
+	uint8_t near;         /* numbers of the ports: of who dials, */
+	uint8_t far;          /* and of who listens */
+	uint8_t zero[2];
+};
+
+/*
+ * From the side that moves to the side whose memory it moves: its ends of these
+ * queue pairs count no more, and the transfers begin another round, or are
+ * given up. It is answered when nothing that had been posted to them can touch
+ * memory any more.
+ */
+struct kv_qpfence {
+	struct kv_le32 qps;
+	struct kv_le32 xfers;
+	/* tail: qps le32; xfers records */
+};
+
+struct kv_qpfence_xfer {
+	struct kv_le32 number;
+	uint8_t round;  /* the new one */
+	uint8_t status; /* enum kv_status: not 0: it is given up */
+	uint8_t zero[2];
+};
+
+struct kv_qpfence_r {
+	struct kv_le32 qps;
+	struct kv_le32 xfers; /* only those not ended before */
+			      /* tail: qps le32; xfers le32, their numbers */
+};
+
+/* A message that ends a transfer on one queue pair carries 32 bits: */
+#define KV_RAIL_NUMBER_BITS 20 /* of the transfer, the low ones */
+#define KV_RAIL_ROUND_BITS  4  /* above it */
+#define KV_RAIL_ENDS_BITS   8  /* how many such messages end this round */
+
+KV_LE_SIZE(kv_rail_rec, 24);
+KV_LE_SIZE(kv_rail_word, 20);
+KV_LE_SIZE(kv_qpfence_xfer, 8);
+
+#endif

@@ -1,0 +1,43 @@
+#ifndef KV_XFER_RDMA_H
+#define KV_XFER_RDMA_H
+
+/*
+ * What one process has of RDMA: the ports that it may use, opened, for all its
+ * threads. Nothing of verbs is seen here, and where it was built without
+ * (rdma_none.c), none can be opened.
+ *
+ *	rdma        the open ports
+ *	rdmaregion  memory that all of them know
+ *	rdmaloop    what the connections of one loop share
+ *	rdmalink    all connections to one peer, and the transfers over them
+ */
+
+#include "base/attr.h"
+#include "xfer/rdmadev.h"
+
+struct kv_rdma;
+
+struct kv_rdma_opts {
+	const char *wanted; /* white list, see devglob.h; NULL: all */
+	/* As in struct kv_rdmadev_opts: for tests. NULL: real ones. */
+	const char *root;
+	const struct kv_rdmaverbs *verbs;
+	const struct ifaddrs *addrs;
+};
+
+/*
+ * Opens the ports that are wanted and usable, the first KV_RDMA_PORTS_MAX of
+ * them. NULL, with errno and "what is wrong; what to do" in err: ENODEV (there
+ * is none: err says why of the most promising one), ENOTSUP (built without
+ * verbs, or no library), ENOMEM. One that is usable and cannot be opened is
+ * left out, with a line in the log.
+ */
+struct kv_rdma *kv_rdma_open(const struct kv_rdma_opts *o, char *err, size_t n);
+/* All that was made of it is gone. NULL is fine. */
+void kv_rdma_close(struct kv_rdma *r);
+
+/* Its ports, by number. Constant. */
+unsigned kv_rdma_ports(const struct kv_rdma *r);
+const struct kv_rdmadev *kv_rdma_port(const struct kv_rdma *r, unsigned number);
+
+#endif

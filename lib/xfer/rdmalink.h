@@ -1,0 +1,140 @@
+#ifndef KV_XFER_RDMALINK_H
+#define KV_XFER_RDMALINK_H
+
+/*
+ * All queue pairs between this process and another one, and the transfers over
+ * them. It stands beside a connection (net/conn.h), on which the two sides
+ * speak of it (wire/protordma.h), and does not outlive that.
+ *
+ * One side listens, and says where (RAILS); the other one pairs those ports
+ * with its own, by network, then by place in the list, then by trial, and
+ * connects two queue pairs for each pair of ports, a rail, all at the same
+ * time. What is lost it connects again, after a pause that grows.
+ *
+ * One side moves: it reads and writes memory of the other one, by work requests
+ * of its own. Either may be the one that dials. Slices of a transfer go to all
+ * rails (rdmashare.h), in the order of the transfers. What fails on one rail is
+ * tried on the others: reads at once, for the failed queue pair's end here
+ * touches nothing any more; writes when the other side has said that it has
+ * fenced its end. When no rail is left, or a part has failed four times, the
+ * transfer has failed, and its owner has other means.
+ *
+ * All on the loop's thread. Callbacks are deferred, and may do anything but
+ * free the link from within another one's call.
+ */
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/list.h"
+#include "net/conn.h"
+#include "xfer/rdmaloop.h"
+#include "xfer/rdmaplan.h"
+
+struct kv_rdmalink;
+
+struct kv_rdmalink_ops {
+	/* Dialling, once: every rail is up or has failed, or half a second is
+	 * over since RAILS came. Listening: never. */
+	void (*settled)(struct kv_rdmalink *l);
+};
+
+struct kv_rdmalink_opts {
+	bool dials;     /* else it listens: kv_rdmalink_tell() */
+	uint64_t token; /* of the connection, as who listens named it; random:
+			 * who dials a queue pair shows it */
+	const struct kv_rdmalink_ops *ops; /* dialling */
+	void *arg;
+};
+
+/* NULL with errno. */
+struct kv_rdmalink *kv_rdmalink_new(struct kv_rdmaloop *rl, struct kv_conn *c,
+				    const struct kv_rdmalink_opts *o);
+/* Fences all queue pairs: when it returns nothing is touched any more, by
+ * either side's work; transfers of this side were done with -ECANCELED, and
+ * what is awaited with -ECANCELED, both within the call. NULL is fine. */
+void kv_rdmalink_free(struct kv_rdmalink *l);
+
+void *kv_rdmalink_arg(const struct kv_rdmalink *l);
+/* Listening: says where; again when that has changed. */
+void kv_rdmalink_tell(struct kv_rdmalink *l);
+/* Takes a RAILS, QPFENCE or QPFENCE_R of its connection; false: it is broken,
+ * or not for it, and the connection is to be closed. */
+bool kv_rdmalink_take(struct kv_rdmalink *l, const struct kv_msg *msg);
+
+/* Rails with a queue pair that works. */
+unsigned kv_rdmalink_rails(const struct kv_rdmalink *l);
+bool kv_rdmalink_is_settled(const struct kv_rdmalink *l);
+/* Why the last rail that failed did, for people; "" when none has. Until the
+ * next call of the link. */
+const char *kv_rdmalink_why(const struct kv_rdmalink *l);
+
+/* ---- this side moves ---- */
+
+enum kv_rdmaxfer_kind {
+	KV_RDMAXFER_READ,  /* the other side's memory to this one's */
+	KV_RDMAXFER_WRITE, /* the other way; its end is told to who awaits it */
+	/* And nobody awaits it: it is done when the bytes are in place, as a
+	 * read behind them on each queue pair has shown. */
+	KV_RDMAXFER_WRITE_ALONE,
+};
+
+struct kv_rdmaxfer {
+	/* Set by its owner, and constant until it is done. */
+	enum kv_rdmaxfer_kind kind;
+	const struct kv_rdmarange *near, *far; /* both add up to bytes */
+	uint64_t bytes;                        /* > 0 */
+	uint32_t number; /* WRITE: as the other side awaits it */
+	/* Nothing is touched for it any more. 0; -EHOSTUNREACH (no rail, or
+	 * none any more); -ECANCELED; -EACCES (the other side's keys or bounds
+	 * are wrong); -EFAULT (this side's are); -EIO. Of a WRITE that failed
+	 * otherwise than with the link the other side was told. */
+	void (*done)(struct kv_rdmaxfer *x, int status);
+
+	/* The link's. */
+	struct kv_list link;
+	struct kv_rdmalink *to;
+	struct kv_rdmaplan plan;
+	struct kv_list again; /* slices to be tried again */
+	uint64_t qps;         /* bits of those that carry an end of it */
+	unsigned out;         /* slices and ends under way */
+	unsigned fencing;     /* slices that wait for QPFENCE_R */
+	uint8_t round;
+	uint8_t state;
+	int status;
+	struct kv_defer over;
+};
+
+/* It belongs to the link until it is done. */
+void kv_rdmalink_start(struct kv_rdmalink *l, struct kv_rdmaxfer *x);
+/* done follows, deferred, -ECANCELED unless it is over before: as soon as
+ * nothing is touched, for which queue pairs that carry parts of it are fenced.
+ * Harmless when it is done. */
+void kv_rdmalink_cancel(struct kv_rdmaxfer *x);
+
+/* ---- the other side moves ---- */
+
+/* Awaits a WRITE of the other side. */
+struct kv_rdmaend {
+	/* Set by its owner. 0: all bytes are in place. -EIO: it was given up,
+	 * and nothing is written for it any more; -ECANCELED: the link went. */
+	void (*done)(struct kv_rdmaend *e, int status);
+
+	/* The link's. */
+	struct kv_rdmalink *to; /* NULL: not awaited */
+	struct kv_list link;
+	uint32_t number; /* to be told to who moves */
+	uint8_t round;
+	unsigned ends; /* that came in this round */
+	int status;
+	struct kv_defer over;
+};
+
+/* Chooses a number. */
+void kv_rdmalink_await(struct kv_rdmalink *l, struct kv_rdmaend *e);
+/* Nothing of that number will be written: the other side was not asked, or has
+ * answered so. (Who gives up otherwise frees the link.) Harmless when it is not
+ * awaited. */
+void kv_rdmalink_forget(struct kv_rdmaend *e);
+
+#endif

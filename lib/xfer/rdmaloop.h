@@ -1,0 +1,27 @@
+#ifndef KV_XFER_RDMALOOP_H
+#define KV_XFER_RDMALOOP_H
+
+/*
+ * What all RDMA connections of one loop share: a completion queue for each
+ * port, the event channel of the connection manager, and where that listens.
+ */
+
+#include "event/loop.h"
+#include "wire/protordma.h"
+#include "xfer/rdma.h"
+
+struct kv_rdmaloop;
+
+/* With listens, others may dial: it listens at a free port of each port's first
+ * IP address. Where that fails the port is not told to others, with a line in
+ * the log. NULL with errno. */
+struct kv_rdmaloop *kv_rdmaloop_new(struct kv_rdma *r, struct kv_loop *loop,
+				    bool listens);
+/* Its links are gone. NULL is fine. */
+void kv_rdmaloop_free(struct kv_rdmaloop *rl);
+
+/* Where it listens, as RAILS tells it: up to KV_RAILS_MAX, and how many. */
+unsigned kv_rdmaloop_rails(const struct kv_rdmaloop *rl,
+			   struct kv_rail_rec out[KV_RAILS_MAX]);
+
+#endif

@@ -1,0 +1,72 @@
+#ifndef KV_XFER_RDMAREGION_H
+#define KV_XFER_RDMAREGION_H
+
+/*
+ * Memory that NICs may touch, registered with all open ports: in chunks, as
+ * pages come to be there, by a thread of its own (a pool); or at once, by the
+ * caller (a buffer).
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "xfer/rdma.h"
+#include "xfer/rdmaplan.h"
+
+enum kv_rdmaregion_use {
+	KV_RDMAREGION_NEAR,       /* work of this process alone touches it */
+	KV_RDMAREGION_FAR_READS,  /* others read it */
+	KV_RDMAREGION_FAR_WRITES, /* and write to it */
+};
+
+struct kv_rdmaregion;
+
+/*
+ * Registers [addr, addr + bytes), whose pages are faulted in meanwhile. NULL,
+ * errno: ENOMEM (mostly the limit of locked memory), EFAULT (not mapped, or not
+ * writable), EINVAL. The memory stays mapped until it is given up. Any thread.
+ */
+struct kv_rdmaregion *kv_rdmaregion_new(struct kv_rdma *r, void *addr,
+					size_t bytes,
+					enum kv_rdmaregion_use use);
+/* No work names it any more. A pool's thread is ended first. NULL is fine. */
+void kv_rdmaregion_free(struct kv_rdmaregion *g);
+
+struct kv_rdmaregion_pool_opts {
+	void *pool;
+	uint64_t bytes;
+	uint64_t chunk_bytes; /* 0: 1 GiB; tests take less */
+	/* On the region's own thread, once: all of it is registered (0), or it
+	 * will not be: -errno, "what is wrong; what to do" in why (static or
+	 * until the region is freed). */
+	void (*done)(void *arg, int status, const char *why);
+	void *arg;
+};
+
+/*
+ * A pool, of which no page is there yet. Its chunks are registered in the
+ * background, several at a time (one a port, and of one port after the other),
+ * for this process's own work (KV_RDMAREGION_NEAR). NULL with errno.
+ */
+struct kv_rdmaregion *
+kv_rdmaregion_pool(struct kv_rdma *r, const struct kv_rdmaregion_pool_opts *o);
+/* Pages up to there (from the start, ascending) are in memory, so that no
+ * registering has to fault them in; `is_last`: no more will come, this is the
+ * pool. Any thread, one at a time. */
+void kv_rdmaregion_ready(struct kv_rdmaregion *g, uint64_t end, bool is_last);
+/* All of it is registered. Any thread. */
+bool kv_rdmaregion_is_complete(const struct kv_rdmaregion *g);
+
+/*
+ * The ranges of [off, off + bytes) of it, as work of this process names them
+ * (near), or as others do (far): up to `max` of them, and how many; 0: more
+ * than `max`. Lies within the region (asserted), which is complete. Any thread.
+ */
+unsigned kv_rdmaregion_near(const struct kv_rdmaregion *g, uint64_t off,
+			    uint64_t bytes, struct kv_rdmarange *out,
+			    unsigned max);
+/* What others are told of a buffer (not of a pool). */
+const struct kv_rdmamem *kv_rdmaregion_far(const struct kv_rdmaregion *g);
+
+#endif
