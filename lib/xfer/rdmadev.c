@@ -96,25 +96,51 @@ ip_of(const struct sockaddr *sa, struct in6_addr *ip)
 }
 
 /* The interface of this name space that has the address, or NULL. */
-static const char *
+static const struct ifaddrs *
 interface_of(const struct ifaddrs *a, const struct in6_addr *want)
 {
 	struct in6_addr ip;
 
 	for (; a; a = a->ifa_next)
 		if (ip_of(a->ifa_addr, &ip) && IN6_ARE_ADDR_EQUAL(&ip, want))
-			return a->ifa_name;
+			return a;
 	return NULL;
 }
 
-static void
-add_ip(struct kv_rdmadev *dev, const struct in6_addr *ip)
+/* Of an address that ip_of() takes: its network's, out of 128; all of one whose
+ * network is not known. */
+static uint8_t
+bits_of(const struct ifaddrs *a)
 {
+	struct sockaddr_in6 sin6;
+	struct sockaddr_in sin;
+	int bits = 0;
+
+	if (!a->ifa_netmask)
+		return 128;
+	if (a->ifa_addr->sa_family == AF_INET) {
+		memcpy(&sin, a->ifa_netmask, sizeof(sin));
+		return (uint8_t)(96 + __builtin_popcount(sin.sin_addr.s_addr));
+	}
+	memcpy(&sin6, a->ifa_netmask, sizeof(sin6));
+	for (int i = 0; i < 16; i++)
+		bits += __builtin_popcount(sin6.sin6_addr.s6_addr[i]);
+	return (uint8_t)bits;
+}
+
+/* The address of that entry. */
+static void
+add_ip(struct kv_rdmadev *dev, const struct ifaddrs *a)
+{
+	struct in6_addr ip;
+
+	if (!ip_of(a->ifa_addr, &ip) || dev->n_ips == KV_RDMADEV_IPS_MAX)
+		return;
 	for (unsigned i = 0; i < dev->n_ips; i++)
-		if (IN6_ARE_ADDR_EQUAL(&dev->ips[i], ip))
+		if (IN6_ARE_ADDR_EQUAL(&dev->ips[i], &ip))
 			return;
-	if (dev->n_ips < KV_RDMADEV_IPS_MAX)
-		dev->ips[dev->n_ips++] = *ip;
+	dev->ip_bits[dev->n_ips] = bits_of(a);
+	dev->ips[dev->n_ips++] = ip;
 }
 
 /* ---- GIDs ---- */
@@ -146,18 +172,18 @@ static void
 take_gid(struct look *k, int index, struct kv_rdmaport_gid *g, unsigned *best)
 {
 	struct kv_rdmadev *dev = k->dev;
-	const char *netdev = NULL;
+	const struct ifaddrs *a = NULL;
 	struct in6_addr ip;
 	unsigned rank;
 
 	memcpy(&ip, g->gid.raw, sizeof(ip));
 	if (k->attr.link_layer == IBV_LINK_LAYER_ETHERNET &&
 	    !IN6_IS_ADDR_LINKLOCAL(&ip) && !IN6_IS_ADDR_UNSPECIFIED(&ip)) {
-		netdev = interface_of(k->l->addrs, &ip);
-		g->is_here = netdev != NULL;
-		k->has_foreign |= !netdev;
-		if (netdev)
-			add_ip(dev, &ip);
+		a = interface_of(k->l->addrs, &ip);
+		g->is_here = a != NULL;
+		k->has_foreign |= !a;
+		if (a)
+			add_ip(dev, a);
 	}
 	rank = kv_rdmaport_gid_rank(g);
 	if (rank <= *best)
@@ -165,7 +191,7 @@ take_gid(struct look *k, int index, struct kv_rdmaport_gid *g, unsigned *best)
 	*best = rank;
 	dev->gid_index = index;
 	dev->gid = ip;
-	snprintf(dev->netdev, sizeof(dev->netdev), "%s", netdev ? netdev : "");
+	snprintf(dev->netdev, sizeof(dev->netdev), "%s", a ? a->ifa_name : "");
 }
 
 static void
@@ -188,7 +214,6 @@ look_at_netdevs(struct look *k)
 	size_t n = kv_rdmasys_netdevs(&k->sys, names, NETDEVS_MAX);
 	struct kv_rdmadev *dev = k->dev;
 	const struct ifaddrs *a;
-	struct in6_addr ip;
 
 	if (*dev->netdev)
 		return;
@@ -202,9 +227,8 @@ look_at_netdevs(struct look *k)
 	}
 	for (size_t i = 0; i < n; i++) {
 		for (a = k->l->addrs; a; a = a->ifa_next)
-			if (strcmp(a->ifa_name, names[i]) == 0 &&
-			    ip_of(a->ifa_addr, &ip))
-				add_ip(dev, &ip);
+			if (strcmp(a->ifa_name, names[i]) == 0)
+				add_ip(dev, a);
 		if (!*dev->netdev && (dev->n_ips || i + 1 == n))
 			memcpy(dev->netdev, names[i], IF_NAMESIZE);
 	}

@@ -49,8 +49,10 @@ struct kv_rdmadev {
 	struct in6_addr gid;
 	char netdev[IF_NAMESIZE];
 	/* Of the port, in this network name space; IPv4 as ::ffff:a.b.c.d.
-	 * None is link-local. */
+	 * None is link-local. And of each how many bits are its network's, out
+	 * of 128: 120 of an IPv4 /24. */
 	struct in6_addr ips[KV_RDMADEV_IPS_MAX];
+	uint8_t ip_bits[KV_RDMADEV_IPS_MAX];
 	unsigned n_ips;
 
 	bool is_wanted; /* by the white list */

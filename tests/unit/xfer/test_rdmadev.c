@@ -230,8 +230,8 @@ add_ib(const char *name)
 }
 
 /* The interfaces of this name space: eth0 and ib1, with two addresses each. */
-static struct sockaddr_in v4[2];
-static struct sockaddr_in6 v6[2];
+static struct sockaddr_in v4[2], mask4;
+static struct sockaddr_in6 v6[2], mask6;
 static struct ifaddrs addrs[5];
 
 static const struct ifaddrs *
@@ -249,15 +249,19 @@ addresses(void)
 			.ifa_next = &addrs[2 * i + 1],
 			.ifa_name = names[i],
 			.ifa_addr = (void *)&v4[i],
+			.ifa_netmask = (void *)&mask4,
 		};
 		addrs[2 * i + 1] = (struct ifaddrs){
 			.ifa_next = &addrs[2 * i + 2],
 			.ifa_name = names[i],
 			.ifa_addr = (void *)&v6[i],
+			.ifa_netmask = (void *)&mask6,
 		};
 	}
 	/* One without an address, as getifaddrs() has them. */
 	addrs[4] = (struct ifaddrs){ .ifa_name = names[1] };
+	inet_pton(AF_INET, "255.255.254.0", &mask4.sin_addr);
+	inet_pton(AF_INET6, "ffff:ffff:ffff:fff0::", &mask6.sin6_addr);
 	inet_pton(AF_INET, "10.77.0.1", &v4[0].sin_addr);
 	inet_pton(AF_INET6, "fe80::1", &v6[0].sin6_addr);
 	inet_pton(AF_INET, "10.88.0.1", &v4[1].sin_addr);
@@ -357,10 +361,31 @@ a_port_is_told_in_full(void **state)
 	assert_string_equal(list->netdev, "eth0");
 	assert_int_equal(list->n_ips, 1);
 	assert_string_equal(ip(&list->ips[0]), "10.77.0.1");
+	assert_int_equal(list->ip_bits[0], 96 + 23);
 	assert_true(list->is_wanted);
 	assert_true(list->is_usable);
 	assert_string_equal(list->why, "");
 	assert_string_equal(list[1].pci, "0000:3b:00.1");
+}
+
+static void
+an_address_without_a_mask_is_alone_in_its_network(void **state)
+{
+	const struct ifaddrs *a = addresses();
+	struct ifaddrs one = *a;
+	const struct kv_rdmadev_opts o = {
+		.wanted = "",
+		.verbs = &verbs,
+		.addrs = &one,
+	};
+
+	(void)state;
+	one.ifa_next = NULL;
+	one.ifa_netmask = NULL;
+	add_roce("mlx5_0");
+	assert_int_equal(kv_rdmadev_list(&o, &list, err, sizeof(err)), 1);
+	assert_int_equal(list->n_ips, 1);
+	assert_int_equal(list->ip_bits[0], 128);
 }
 
 static void
@@ -455,6 +480,8 @@ infiniband_has_its_ips_on_interfaces_of_its_own(void **state)
 	assert_int_equal(list[1].n_ips, 2);
 	assert_string_equal(ip(&list[1].ips[0]), "10.88.0.1");
 	assert_string_equal(ip(&list[1].ips[1]), "fd00::88");
+	assert_int_equal(list[1].ip_bits[0], 96 + 23);
+	assert_int_equal(list[1].ip_bits[1], 60);
 	assert_string_equal(list[1].why, "");
 	assert_int_equal(kv_devlist_usable(list, 2), 1); /* one device */
 }
@@ -581,6 +608,7 @@ main(void)
 	const struct CMUnitTest tests[] = {
 		nth_fault_test(a_list_without_memory_leaves_nothing),
 		CASE(a_port_is_told_in_full),
+		CASE(an_address_without_a_mask_is_alone_in_its_network),
 		CASE(sysfs_knows_speeds_that_verbs_do_not),
 		CASE(an_old_library_knows_no_types_of_gids),
 		CASE(the_address_of_another_name_space_comes_second),

@@ -1,0 +1,20 @@
+#ifndef KV_XFER_RDMACORE_H
+#define KV_XFER_RDMACORE_H
+
+/* The open ports of a process, as rdma*.c alone see them. Constant while they
+ * are open; any thread. */
+
+#include "xfer/rdma.h"
+#include "xfer/rdmanic.h"
+#include "xfer/rdmaplan.h"
+
+struct kv_rdma {
+	const struct kv_rdmaverbs *v;
+	unsigned n;
+	/* All by number. Ports of one device share its context and domain. */
+	struct kv_rdmanic nics[KV_RDMA_PORTS_MAX];
+	const struct kv_rdmanic *ports[KV_RDMA_PORTS_MAX]; /* to them */
+	struct kv_rdmadev devs[KV_RDMA_PORTS_MAX];
+};
+
+#endif
