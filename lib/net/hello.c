@@ -42,6 +42,7 @@ kv_hello_build(struct kv_conn *c, const struct kv_hello_opts *opts)
 	h->token = kv_le64(opts->token);
 	h->pid = kv_le32((uint32_t)getpid());
 	h->generation = opts->generation;
+	h->features = kv_le64(opts->features);
 	h->salt = kv_le32((uint32_t)kv_loop_now(kv_conn_loop(c)));
 	if (tenant_len)
 		memcpy(tail, opts->tenant, tenant_len);
@@ -74,6 +75,7 @@ hello_parse(const struct kv_msg *msg, struct kv_hello_in *out)
 	out->tenant_len = h->tenant_len;
 	out->name_len = h->name_len;
 	out->generation = h->generation;
+	out->features = kv_get64(h->features);
 	return KV_OK;
 }
 
@@ -141,17 +143,17 @@ kv_hello_answer(struct kv_conn *c, uint64_t id, int status, const char *text,
 }
 
 void
-kv_hello_welcome(struct kv_conn *c, uint64_t id, const char *text,
-		 const struct kv_id *boot, uint64_t token,
-		 struct kv_generation_le generation)
+kv_hello_welcome(struct kv_conn *c, uint64_t id,
+		 const struct kv_hello_reply *reply)
 {
 	const struct kv_hello_r body = {
-		.boot = *boot,
-		.token = kv_le64(token),
-		.generation = generation,
+		.features = kv_le64(reply->features),
+		.boot = *reply->boot,
+		.token = kv_le64(reply->token),
+		.generation = reply->generation,
 	};
 
-	answer(c, id, text, &body);
+	answer(c, id, reply->text, &body);
 }
 
 const char *
@@ -183,6 +185,7 @@ kv_hello_parse(const struct kv_msg *msg, struct kv_hello_result *out)
 		return KV_EPROTO;
 	res.boot = r->boot;
 	res.token = kv_get64(r->token);
+	res.features = kv_get64(r->features);
 	res.generation = r->generation;
 	res.text[0] = '\0';
 	res.masters = text;

@@ -25,7 +25,8 @@ struct kv_hello_opts {
 	uint64_t token;           /* KV_ROLE_DATA: of the control connection */
 	const char *tenant;       /* at most 64 bytes; NULL: "default" */
 	struct kv_generation_le generation; /* of it */
-	const char *name; /* cut to KV_NAME_BYTES_MAX; NULL: none */
+	const char *name;  /* cut to KV_NAME_BYTES_MAX; NULL: none */
+	uint64_t features; /* KV_FEATURE_* */
 };
 
 /* For people: why a connection that ended with status (-errno) before HELLO was
@@ -50,6 +51,7 @@ struct kv_hello_in {
 	const char *name;
 	uint8_t name_len;
 	struct kv_generation_le generation; /* of the tenant */
+	uint64_t features;                  /* also ones nobody knows here */
 };
 
 /*
@@ -65,14 +67,23 @@ int kv_hello_check(const struct kv_msg *msg, const struct kv_id *boot,
 void kv_hello_answer(struct kv_conn *c, uint64_t id, int status,
 		     const char *text, const struct kv_id *boot,
 		     uint64_t token);
-/* The same to a requester, whose tenant has this generation. */
-void kv_hello_welcome(struct kv_conn *c, uint64_t id, const char *text,
-		      const struct kv_id *boot, uint64_t token,
-		      struct kv_generation_le generation);
+
+/* What else may be said to whom is not refused. */
+struct kv_hello_reply {
+	const char *text; /* as above */
+	const struct kv_id *boot;
+	uint64_t token;
+	uint64_t features;
+	struct kv_generation_le generation; /* of a requester's tenant */
+};
+
+void kv_hello_welcome(struct kv_conn *c, uint64_t id,
+		      const struct kv_hello_reply *reply);
 
 struct kv_hello_result {
 	struct kv_id boot;
 	uint64_t token;
+	uint64_t features;
 	struct kv_generation_le generation;
 	char text[KV_HELLO_TEXT_BYTES]; /* escaped for people; "" */
 	/* As they came, none with a status; valid as long as the message. */

@@ -124,6 +124,7 @@ static int
 peer_hello(struct kv_masterpeer *p, const struct kv_msg *msg)
 {
 	struct kv_master *m = p->m;
+	struct kv_hello_reply reply = { .boot = &m->boot };
 	char text[KV_HELLO_TEXT_BYTES];
 	struct kv_hello_in in;
 	int status;
@@ -159,9 +160,10 @@ peer_hello(struct kv_masterpeer *p, const struct kv_msg *msg)
 	if (p->from == KV_MASTERPEER_REQUESTER)
 		kv_missed_learn(m, p->tenant, p->tenant_len,
 				kv_gentable_parse(&in.generation));
-	kv_hello_welcome(p->conn, msg->id, NULL, &m->boot, kv_rng_u64(&m->rng),
-			 kv_gentable_build(kv_missed_generation(
-				 m, p->tenant, p->tenant_len)));
+	reply.token = kv_rng_u64(&m->rng);
+	reply.generation = kv_gentable_build(
+		kv_missed_generation(m, p->tenant, p->tenant_len));
+	kv_hello_welcome(p->conn, msg->id, &reply);
 	return 0;
 }
 

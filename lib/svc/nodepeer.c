@@ -207,6 +207,7 @@ hello_requester(struct kv_nodepeer *peer, const struct kv_hello_in *in,
 {
 	struct kv_node *node = peer->node;
 	char masters[MASTERS_BYTES];
+	struct kv_hello_reply reply = { .text = masters, .boot = &node->boot };
 	int tenant;
 
 	tenant = kv_tenants_add(kv_index_tenants(node->index), in->tenant,
@@ -232,8 +233,10 @@ hello_requester(struct kv_nodepeer *peer, const struct kv_hello_in *in,
 	masters[0] = '\0';
 	if (peer->who.is_unix)
 		masters_list(node, masters, sizeof(masters));
-	kv_hello_welcome(peer->conn, id, masters, &node->boot, peer->token,
-			 kv_gentable_build(kv_nodegen_get(node, peer->tenant)));
+	reply.token = peer->token;
+	reply.generation =
+		kv_gentable_build(kv_nodegen_get(node, peer->tenant));
+	kv_hello_welcome(peer->conn, id, &reply);
 }
 
 static struct kv_nodepeer *

@@ -56,6 +56,14 @@ what_is_built_is_understood(void **state)
 		.token = 77,
 		.tenant = "acme",
 		.name = "test",
+		.features = KV_FEATURE_RDMA,
+	};
+	const struct kv_hello_reply reply = {
+		.text = "m:1,n:2",
+		.boot = &me,
+		.token = 8,
+		.features = KV_FEATURE_RDMA,
+		.generation.number = kv_le64(9),
 	};
 	const struct simnet_opts net = { .seed = 1 };
 	struct kv_hello_in in;
@@ -90,6 +98,7 @@ what_is_built_is_understood(void **state)
 	assert_memory_equal(in.tenant, "acme", 4);
 	assert_int_equal(in.name_len, 4);
 	assert_memory_equal(in.name, "test", 4);
+	assert_int_equal(in.features, KV_FEATURE_RDMA);
 	wireframe_free(f);
 
 	kv_hello_answer(b.c, 5, KV_EGONE, "bye\n", &me, 8);
@@ -106,13 +115,14 @@ what_is_built_is_understood(void **state)
 	assert_int_equal(r.token, 8);
 	assert_true(kv_id_is_equal(r.boot, me));
 	assert_int_equal(r.masters_len, 0);
+	assert_int_equal(r.features, 0);
 	msg.tail_len--;
 	assert_int_equal(kv_hello_parse(&msg, &r), KV_EPROTO);
 	msg.type = KV_MSG_PING_R;
 	assert_int_equal(kv_hello_parse(&msg, &r), KV_EPROTO);
 	wireframe_free(f);
 
-	kv_hello_answer(b.c, 6, KV_OK, "m:1,n:2", &me, 8);
+	kv_hello_welcome(b.c, 6, &reply);
 	simpair_run(&p, KV_NS_PER_S);
 	f = wirepeer_take(&a, KV_MSG_HELLO_R);
 	assert_non_null(f);
@@ -122,6 +132,9 @@ what_is_built_is_understood(void **state)
 	msg.tail_len = f->tail_len;
 	assert_int_equal(kv_hello_parse(&msg, &r), KV_OK);
 	assert_string_equal(r.text, "");
+	assert_int_equal(r.features, KV_FEATURE_RDMA);
+	assert_int_equal(r.token, 8);
+	assert_int_equal(kv_get64(r.generation.number), 9);
 	assert_int_equal(r.masters_len, 7);
 	assert_memory_equal(r.masters, "m:1,n:2", 7);
 	wireframe_free(f);
