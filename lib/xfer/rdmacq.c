@@ -29,25 +29,45 @@ qp_find(const struct kv_rdmacq *c, uint32_t number)
 
 /* ---- receives ---- */
 
-/* Receives without memory; what could not be posted is tried again later. */
+/* What could not be posted is tried again later. */
 static void
 receives_post(struct kv_rdmacq *c)
 {
 	struct ibv_recv_wr wrs[RECV_CHAIN], *bad;
-	unsigned i, n;
+	struct ibv_sge sges[RECV_CHAIN];
+	unsigned i, n, at;
 
-	while (c->missing > 0) {
-		n = (unsigned)kv_min_u64(c->missing, RECV_CHAIN);
-		for (i = 0; i < n; i++)
-			wrs[i] = (struct ibv_recv_wr){
-				.next = i + 1 < n ? &wrs[i + 1] : NULL,
+	while (c->n_idle > 0) {
+		n = (unsigned)kv_min_u64(c->n_idle, RECV_CHAIN);
+		for (i = 0; i < n; i++) {
+			at = c->idle[c->n_idle - 1 - i];
+			sges[i] = (struct ibv_sge){
+				.addr = (uintptr_t)c->memory +
+					(uint64_t)at * c->recv_bytes,
+				.length = c->recv_bytes,
+				.lkey = c->mr.near.keys[c->port->number],
 			};
+			wrs[i] = (struct ibv_recv_wr){
+				.wr_id = at,
+				.next = i + 1 < n ? &wrs[i + 1] : NULL,
+				.sg_list = &sges[i],
+				.num_sge = c->memory ? 1 : 0,
+			};
+		}
 		if (ibv_post_srq_recv(c->srq, wrs, &bad) != 0) {
-			c->missing -= (unsigned)(bad - wrs);
+			c->n_idle -= (unsigned)(bad - wrs);
 			return;
 		}
-		c->missing -= n;
+		c->n_idle -= n;
 	}
+}
+
+void
+kv_rdmacq_give(struct kv_rdmacq *c, unsigned receive)
+{
+	c->idle[c->n_idle++] = (uint16_t)receive;
+	if (!c->is_lost)
+		kv_loop_defer(c->loop, &c->poll);
 }
 
 /* ---- completions ---- */
@@ -56,10 +76,10 @@ static void
 wc_take(struct kv_rdmacq *c, const struct ibv_wc *wc)
 {
 	struct kv_rdmaqp *qp = qp_find(c, wc->qp_num);
+	bool is_kept = qp && kv_rdmaqp_take(qp, wc);
 
-	c->missing += wc->wr_id == KV_RDMACQ_RECEIVE;
-	if (qp)
-		kv_rdmaqp_take(qp, wc);
+	if (wc->wr_id < KV_RDMACQ_RECEIVES_MAX && !is_kept)
+		c->idle[c->n_idle++] = (uint16_t)wc->wr_id;
 }
 
 static void
@@ -172,6 +192,27 @@ on_channel(struct kv_io *io, uint32_t ready)
 /* ---- making ---- */
 
 static int
+receives_make(struct kv_rdmacq *c, const struct kv_rdmacq_opts *o)
+{
+	size_t bytes = (size_t)o->receives * o->recv_bytes;
+
+	assert(o->receives < KV_RDMACQ_RECEIVES_MAX);
+	c->idle = calloc(o->receives, sizeof(*c->idle));
+	if (!c->idle)
+		return -ENOMEM;
+	for (; c->n_idle < o->receives; c->n_idle++)
+		c->idle[c->n_idle] = (uint16_t)c->n_idle;
+	c->recv_bytes = o->recv_bytes;
+	if (bytes == 0)
+		return 0;
+	c->memory = malloc(bytes);
+	if (!c->memory)
+		return -ENOMEM;
+	return kv_rdmamr_register(&c->mr, &c->port, 1, c->memory, bytes,
+				  KV_RDMAMR_NEAR);
+}
+
+static int
 queues_make(struct kv_rdmacq *c, const struct kv_rdmacq_opts *o)
 {
 	const struct kv_rdmaverbs *v = c->port->v;
@@ -190,7 +231,6 @@ queues_make(struct kv_rdmacq *c, const struct kv_rdmacq_opts *o)
 	if (!c->srq)
 		return -errno;
 	c->cqe = o->sends;
-	c->missing = o->receives;
 	receives_post(c);
 	return kv_loop_io_add(c->loop, &c->io, c->channel->fd, EPOLLIN);
 }
@@ -211,7 +251,9 @@ kv_rdmacq_new(const struct kv_rdmanic *port, struct kv_loop *loop,
 	c->io.fn = on_channel;
 	c->poll.fn = poll_turn;
 	kv_htab_init(&c->qps);
-	rc = queues_make(c, opts);
+	rc = receives_make(c, opts);
+	if (rc == 0)
+		rc = queues_make(c, opts);
 	if (rc == 0) {
 		cq_arm(c);
 		return c;
@@ -240,6 +282,9 @@ kv_rdmacq_free(struct kv_rdmacq *c)
 		v->destroy_cq(c->cq);
 	if (c->channel)
 		v->destroy_comp_channel(c->channel);
+	kv_rdmamr_give_up(&c->mr);
+	free(c->memory);
+	free(c->idle);
 	kv_htab_fini(&c->qps);
 	free(c);
 }

@@ -3,8 +3,8 @@
 
 /*
  * What the queue pairs of one port and one loop share: a completion queue, and
- * a shared receive queue for the ends of transfers (WRITE_WITH_IMM), whose
- * receives have no memory.
+ * a shared receive queue, for the ends of transfers (WRITE_WITH_IMM) and for
+ * what is sent. Its receives have memory only where something is.
  *
  * It is looked at each turn of the loop while work is under way and something
  * came within the last KV_LOOP_AWAKE_NS; else it is armed, and the loop sleeps.
@@ -12,13 +12,13 @@
 
 #include "base/htab.h"
 #include "event/loop.h"
-#include "xfer/rdmanic.h"
+#include "xfer/rdmamr.h"
 
 struct kv_rdmaqp;
 
-/* Id of all receives. Of a completion that failed only the id and the number
- * of the queue pair mean anything. */
-#define KV_RDMACQ_RECEIVE 0
+/* Ids below are those of receives. Of a completion that failed only the id and
+ * the number of the queue pair mean anything. */
+#define KV_RDMACQ_RECEIVES_MAX 65536
 
 struct kv_rdmacq {
 	const struct kv_rdmanic *port;
@@ -32,15 +32,22 @@ struct kv_rdmacq {
 	unsigned cqe;       /* room for completions, */
 	uint32_t lives;     /* of queue pairs, ever */
 	unsigned promised;  /* of which so many are the queue pairs' */
-	unsigned missing;   /* receives of the SRQ, to be posted again */
-	unsigned events;    /* of the channel, not acknowledged */
-	uint64_t last_ns;   /* when something came, or was posted */
-	bool is_lost;       /* overrun, or the device is gone: nothing comes */
+	uint16_t *idle;     /* receives that are to be posted again */
+	unsigned n_idle;
+	uint8_t *memory; /* of receives, recv_bytes each; or NULL */
+	unsigned recv_bytes;
+	struct kv_rdmamr mr;
+	unsigned events;  /* of the channel, not acknowledged */
+	uint64_t last_ns; /* when something came, or was posted */
+	bool is_lost;     /* overrun, or the device is gone: nothing comes */
 };
 
 struct kv_rdmacq_opts {
-	unsigned sends;    /* of all queue pairs together */
-	unsigned receives; /* transfers that end and were not looked at */
+	unsigned sends; /* of all queue pairs together */
+	/* Transfers that ended and messages that came and were not looked at;
+	 * below KV_RDMACQ_RECEIVES_MAX. */
+	unsigned receives;
+	unsigned recv_bytes; /* of a message; 0: none are sent */
 };
 
 /* NULL with errno. */
@@ -55,5 +62,8 @@ void kv_rdmacq_wake(struct kv_rdmacq *c);
 
 /* Takes what is there, without waiting for a turn. */
 void kv_rdmacq_poll(struct kv_rdmacq *c);
+
+/* Nobody looks at what this receive brought any more. */
+void kv_rdmacq_give(struct kv_rdmacq *c, unsigned receive);
 
 #endif

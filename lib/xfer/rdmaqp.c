@@ -131,29 +131,52 @@ kv_rdmaqp_lost(struct kv_rdmaqp *qp)
 		cut_short(qp, -EIO);
 }
 
-void
+/* True: the receive is kept. */
+static bool
+receive_take(struct kv_rdmaqp *qp, const struct ibv_wc *wc)
+{
+	struct kv_rdmacq *c = qp->cq;
+	bool has_imm = wc->wc_flags & IBV_WC_WITH_IMM;
+	struct kv_rdmarecv r = {
+		.receive = (unsigned)wc->wr_id,
+		.bytes = wc->byte_len,
+		.imm = has_imm ? be32toh(wc->imm_data) : 0,
+	};
+
+	if (wc->status != IBV_WC_SUCCESS)
+		return false;
+	if (wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM) {
+		qp->ops->imm(qp, r.imm);
+		return false;
+	}
+	if (!qp->ops->recv || !c->memory)
+		return false;
+	r.data = c->memory + (size_t)r.receive * c->recv_bytes;
+	qp->ops->recv(qp, &r);
+	return true;
+}
+
+bool
 kv_rdmaqp_take(struct kv_rdmaqp *qp, const struct ibv_wc *wc)
 {
 	int status = errno_of(wc->status);
 	uint64_t n = wc->wr_id - qp->life;
 
-	if (wc->wr_id == KV_RDMACQ_RECEIVE) {
-		if (status == 0 && wc->wc_flags & IBV_WC_WITH_IMM)
-			qp->ops->imm(qp, be32toh(wc->imm_data));
-		return;
-	}
+	if (wc->wr_id < KV_RDMACQ_RECEIVES_MAX)
+		return receive_take(qp, wc);
 	if (wc->wr_id >> LIFE_SHIFT != qp->life >> LIFE_SHIFT)
-		return;
+		return false;
 	assert(n > qp->tail && n <= qp->head + 1);
 	/* Those before it were not signalled, and did not fail. */
 	come_back(qp, n - 1, 0);
 	if (n == qp->head + 1) {
 		kv_loop_defer(qp->cq->loop, &qp->over);
-		return;
+		return false;
 	}
 	if (status < 0)
 		end(qp, status);
 	come_back(qp, n, status);
+	return false;
 }
 
 /* ---- posting ---- */

@@ -40,12 +40,22 @@ struct kv_rdmawr {
 
 struct kv_rdmaqp;
 
+/* A message that came. */
+struct kv_rdmarecv {
+	const uint8_t *data;
+	uint32_t bytes;
+	uint32_t imm; /* 0: none */
+	unsigned receive;
+};
+
 struct kv_rdmaqp_ops {
 	/* The end of a transfer of the other side: its number. */
 	void (*imm)(struct kv_rdmaqp *qp, uint32_t number);
 	/* It is OVER, deferred. why: of the first that failed; -ECANCELED: it
 	 * was fenced. It may be freed in it. */
 	void (*over)(struct kv_rdmaqp *qp, int why);
+	/* Valid until kv_rdmacq_give(). NULL: nothing is sent to it. */
+	void (*recv)(struct kv_rdmaqp *qp, const struct kv_rdmarecv *r);
 };
 
 struct kv_rdmaqp {
@@ -94,8 +104,8 @@ void kv_rdmaqp_post(struct kv_rdmaqp *qp, struct kv_rdmawr *const *wrs,
 /* From now on nothing is touched for it, here. More than once is harmless. */
 void kv_rdmaqp_fence(struct kv_rdmaqp *qp);
 
-/* For rdmacq.c: what came for it. */
-void kv_rdmaqp_take(struct kv_rdmaqp *qp, const struct ibv_wc *wc);
+/* For rdmacq.c: what came for it. True: its receive is kept. */
+bool kv_rdmaqp_take(struct kv_rdmaqp *qp, const struct ibv_wc *wc);
 /* Nothing more will come. */
 void kv_rdmaqp_lost(struct kv_rdmaqp *qp);
 

@@ -41,7 +41,10 @@ on_qp_over(struct kv_rdmaqp *qp, int why)
 	e->qp_why = why;
 }
 
-static const struct kv_rdmaqp_ops qp_ops = { on_imm, on_qp_over };
+static const struct kv_rdmaqp_ops qp_ops = {
+	.imm = on_imm,
+	.over = on_qp_over,
+};
 
 static struct kv_rdmaqp *
 qp_new(struct rdmarig_end *e)
