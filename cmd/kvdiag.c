@@ -50,14 +50,8 @@ static const char doc[] =
 	"  doctor [FILE]       what is wrong here and in the pool, and what helps\n"
 	"  watch               the pool as it lives, until q or Ctrl-C";
 
-enum {
-	KEY_DEVICE = 256,
-};
-
 static const struct argp_option options[] = {
 	{ "null", '0', NULL, 0, "keys end in NUL, not in newline", 0 },
-	{ "device", KEY_DEVICE, "NAME[,...]", 0,
-	  "RDMA devices that are wanted, for devices and doctor", 0 },
 	{ "interval", 'n', "SECONDS", 0, "how often watch looks (1)", 0 },
 	{ 0 },
 };
@@ -98,9 +92,6 @@ check(struct kvdiag *d, const struct argp_state *state)
 		argp_failure(state, EX_USAGE, 0, "--null goes with keys");
 	if (d->interval_ns && c->run != kvdiag_watch)
 		argp_failure(state, EX_USAGE, 0, "--interval goes with watch");
-	if (d->devices && c->run != kvdiag_devices && c->run != kvdiag_doctor)
-		argp_failure(state, EX_USAGE, 0,
-			     "--device goes with devices and doctor");
 	if (d->is_nul && d->common.json)
 		argp_failure(state, EX_USAGE, 0, "either --null or --json");
 }
@@ -118,9 +109,6 @@ parse(int key, char *arg, struct argp_state *state)
 		d->interval_ns =
 			kv_opts_time(state, "--interval", arg,
 				     100 * KV_NS_PER_MS, 3600 * KV_NS_PER_S);
-		return 0;
-	case KEY_DEVICE:
-		d->devices = arg;
 		return 0;
 	case ARGP_KEY_ARG:
 		if (!d->command)

@@ -15,7 +15,6 @@ struct kvdiag {
 	struct kv_opts common;
 	bool is_nul;
 	uint64_t interval_ns; /* of watch; 0: not given */
-	const char *devices;  /* --device; NULL: not given */
 	const char *command;
 	const char *arg;          /* its argument, or NULL */
 	struct kv_client *client; /* NULL for config */
@@ -47,9 +46,6 @@ int kvdiag_away(uint32_t nodes);
 
 /* Counters as text, to be freed; NULL and *STATUS -kv_status. */
 char *kvdiag_read_stats(struct kv_client *c, const char *whose, int *status);
-
-/* The white list of devices: --device, or of the configuration. */
-const char *kvdiag_wanted_devices(const struct kvdiag *d);
 
 /* As kv_rdmadev_list() of this machine. */
 long kvdiag_list_devices(const struct kvdiag *d, struct kv_rdmadev **list,

@@ -15,17 +15,11 @@ kvdiag_list_devices(const struct kvdiag *d, struct kv_rdmadev **list,
 		    char why[KV_RDMADEV_WHY_BYTES])
 {
 	const struct kv_rdmadev_opts o = {
-		.wanted = kvdiag_wanted_devices(d),
+		.wanted = d->common.conf.device_name,
 		.root = "",
 	};
 
 	return kv_rdmadev_list(&o, list, why, KV_RDMADEV_WHY_BYTES);
-}
-
-const char *
-kvdiag_wanted_devices(const struct kvdiag *d)
-{
-	return d->devices ? d->devices : d->common.conf.device_name;
 }
 
 /* Separated by commas, or NULL. */
@@ -138,7 +132,7 @@ kvdiag_devices(struct kvdiag *d)
 		return kv_tool_say(n == -ENOTSUP ? 1 : EX_OSERR, "devices: %s",
 				   why);
 	code = health(list, (size_t)n);
-	if (kv_devlist_check(kvdiag_wanted_devices(d), list, (size_t)n, why,
+	if (kv_devlist_check(d->common.conf.device_name, list, (size_t)n, why,
 			     sizeof(why)) < 0)
 		code = kv_tool_say(1, "devices: %s", why);
 	else if (!n)

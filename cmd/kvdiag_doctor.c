@@ -38,7 +38,7 @@ judge_machine(struct kv_doctor *doctor, struct kv_doctor_host *h,
 	char why[KV_RDMADEV_WHY_BYTES] = "";
 
 	if (strcmp(d->common.conf.protocol, "tcp") != 0) {
-		h->wanted = kvdiag_wanted_devices(d);
+		h->wanted = d->common.conf.device_name;
 		h->n_ports = kvdiag_list_devices(d, &ports, why);
 		h->ports = ports;
 		h->ports_why = why;

@@ -75,6 +75,16 @@ const char *kv_status_name(int status);
 
 struct kv_client;
 
+/* How values travel between hosts; small ones go with the messages. */
+enum kv_protocol {
+	KV_PROTOCOL_AUTO = 0, /* by RDMA where both sides have it, else TCP */
+	KV_PROTOCOL_TCP = 1,
+	KV_PROTOCOL_RDMA = 2, /* by RDMA; who cannot be reached so cannot be
+			       * reached. Fails without a device. */
+	KV_PROTOCOL_RDMA_OR_TCP = 3, /* as AUTO, with a warning where there is
+				      * no device */
+};
+
 struct kv_client_opts {
 	size_t size; /* sizeof(struct kv_client_opts); as in all options here,
 		      * another size is an error */
@@ -119,6 +129,11 @@ struct kv_client_opts {
 	 * call first moves 2 MiB or more, and serve all calls. 0: half of the
 	 * CPUs that the process may run on, at most 4. 1: the caller alone. */
 	uint32_t copy_threads;
+
+	/* And the RDMA devices that it may use: names, or patterns as a shell
+	 * has them, separated by commas. NULL, "": all. */
+	enum kv_protocol protocol;
+	const char *devices;
 };
 
 /*

@@ -11,7 +11,10 @@ _kvpool_values()
 	[[ ${COMP_WORDS[i]} == = ]] || return
 	case ${COMP_WORDS[i - 1]} in
 	--mode) echo embedded standalone-store ;;
-	--protocol) echo tcp rdma ;;
+	--protocol)
+		[[ ${COMP_WORDS[0]##*/} == mooncake_* ]] || echo auto
+		echo tcp rdma
+		;;
 	--hugepages | --enable[-_]*) echo true false ;;
 	esac
 }

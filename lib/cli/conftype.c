@@ -100,8 +100,9 @@ const struct kv_conftype kv_conftype_text = {
 static int
 protocol_set(void *field, const char *text, struct kv_conftype_why *why)
 {
-	if (strcmp(text, "tcp") != 0 && strcmp(text, "rdma") != 0)
-		return refuse(why, "'%s' is neither tcp nor rdma", text);
+	if (strcmp(text, "auto") != 0 && strcmp(text, "rdma") != 0 &&
+	    strcmp(text, "tcp") != 0)
+		return refuse(why, "'%s' is none of auto, rdma, tcp", text);
 	return copy_str(field, text, why);
 }
 

@@ -499,6 +499,25 @@ kv_opts_socket(const struct kv_opts *o, char *buf, size_t n)
 	return (int)len;
 }
 
+enum kv_protocol
+kv_opts_protocol(const struct kv_opts *o)
+{
+	const struct kv_conf *c = &o->conf;
+
+	if (strcmp(c->protocol, "tcp") == 0)
+		return KV_PROTOCOL_TCP;
+	if (strcmp(c->protocol, "rdma") == 0)
+		return c->source[KV_CONF_PROTOCOL] == KV_CONF_OPTION &&
+				       !o->is_mooncake
+			       ? KV_PROTOCOL_RDMA
+			       : KV_PROTOCOL_RDMA_OR_TCP;
+	if (strcmp(c->protocol, "auto") != 0)
+		kv_warn("%s: protocol: '%s' is not known here and taken for "
+			"auto",
+			c->file ? c->file : "", c->protocol);
+	return KV_PROTOCOL_AUTO;
+}
+
 int
 kv_opts_exit_code(int err)
 {

@@ -14,6 +14,7 @@
 
 #include "base/attr.h"
 #include "cli/conf.h"
+#include "kvpool.h"
 
 struct argp;
 struct argp_state;
@@ -61,6 +62,14 @@ KV_MUST_CHECK int kv_opts_load(struct kv_opts *o);
  * kv_sockpath_default(). Returns its length or -ENAMETOOLONG.
  */
 KV_MUST_CHECK int kv_opts_socket(const struct kv_opts *o, char *buf, size_t n);
+
+/*
+ * What --protocol, or the file, says. Who asks for RDMA on the command line
+ * means it; a file that engines read too, and Mooncake's own flag, ask for it
+ * on machines that have none as well. What a file names that is not known here
+ * is warned of.
+ */
+enum kv_protocol kv_opts_protocol(const struct kv_opts *o);
 
 /*
  * For the program's own parser: the value of OPTION (as typed, "--batch").

@@ -45,6 +45,8 @@ kv_tool_client_opts(const struct kv_opts *o, struct kv_client_opts *out)
 		.tenant = c->tenant_id,
 		.name = program_invocation_short_name,
 		.timeout_ms = o->timeout_ms,
+		.protocol = kv_opts_protocol(o),
+		.devices = c->device_name,
 	};
 }
 

@@ -17,8 +17,6 @@ unlike "$(readelf -d "$KV_BIN/libkvpool.so")" 'ibverbs|rdmacm' \
 	'libkvpool.so: not linked'
 
 exits 64 'an argument too many' kvdiag devices all
-exits 64 '--device with another subcommand' kvdiag --device=rxe0 nodes
-is "$(cat err)" 'kvdiag: --device goes with devices and doctor' 'says so'
 
 # ---- a machine without ----
 

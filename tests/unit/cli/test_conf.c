@@ -60,7 +60,7 @@ test_defaults_are_those_of_vllm(void **state)
 	accepted("{}", &c);
 	assert_string_equal(c.metadata_server, "");
 	assert_string_equal(c.master_server_address, "");
-	assert_string_equal(c.protocol, "rdma");
+	assert_string_equal(c.protocol, "auto");
 	assert_string_equal(c.device_name, "");
 	assert_string_equal(c.mode, "embedded");
 	assert_int_equal(c.global_segment_size, 4 * GIB);

@@ -138,7 +138,7 @@ test_bad_options(void **state)
 		{ KV_CONF_TENANT_ID, LONG_TENANT,
 		  "--tenant: longer than 64 bytes" },
 		{ KV_CONF_PROTOCOL, "foo",
-		  "--protocol: 'foo' is neither tcp nor rdma" },
+		  "--protocol: 'foo' is none of auto, rdma, tcp" },
 		{ KV_CONF_HUGEPAGES, "maybe",
 		  "--hugepages: 'maybe' is neither yes nor no" },
 	};

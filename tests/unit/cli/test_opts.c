@@ -411,6 +411,31 @@ test_service_links_have_no_effect(void **state)
 	assert_memory_equal(&before, &after, sizeof(before));
 }
 
+/* Only who asks on the command line means it. */
+static void
+test_rdma_is_asked_for_or_wished(void **state)
+{
+	static const char rdma[] = "{\"protocol\": \"rdma\"}";
+	static const char other[] = "{\"protocol\": \"ascend\"}";
+	struct kv_opts o = { .json = false };
+	struct kv_conf *c = &o.conf;
+	char err[64];
+
+	(void)state;
+	kv_conf_init(c);
+	assert_int_equal(kv_opts_protocol(&o), KV_PROTOCOL_AUTO);
+	assert_false(kv_conf_parse(other, strlen(other), c, err, sizeof(err)));
+	assert_int_equal(kv_opts_protocol(&o), KV_PROTOCOL_AUTO);
+	assert_false(kv_conf_parse(rdma, strlen(rdma), c, err, sizeof(err)));
+	assert_int_equal(kv_opts_protocol(&o), KV_PROTOCOL_RDMA_OR_TCP);
+	assert_false(kv_conf_set(c, KV_CONF_PROTOCOL, "rdma", err, 64));
+	assert_int_equal(kv_opts_protocol(&o), KV_PROTOCOL_RDMA);
+	o.is_mooncake = true;
+	assert_int_equal(kv_opts_protocol(&o), KV_PROTOCOL_RDMA_OR_TCP);
+	assert_false(kv_conf_set(c, KV_CONF_PROTOCOL, "tcp", err, 64));
+	assert_int_equal(kv_opts_protocol(&o), KV_PROTOCOL_TCP);
+}
+
 static void
 test_addresses(void **state)
 {
@@ -558,6 +583,7 @@ main(void)
 		cmocka_unit_test(test_bad_files_end_in_one_line_and_78),
 		cmocka_unit_test(test_options_win_over_the_file),
 		cmocka_unit_test(test_service_links_have_no_effect),
+		cmocka_unit_test(test_rdma_is_asked_for_or_wished),
 		cmocka_unit_test(test_addresses),
 		cmocka_unit_test(test_hosts),
 		cmocka_unit_test(test_closed_descriptors_stay_unusable),
