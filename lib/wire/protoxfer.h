@@ -11,22 +11,27 @@ struct kv_regions {
 
 struct kv_regions_r {
 	uint8_t status;
-	uint8_t zero[3];
+	uint8_t ports; /* RDMA ports of its process, at most KV_RAILS_MAX */
+	uint8_t zero[2];
 	struct kv_le32 count;
 	struct kv_le64 epoch;      /* rises with each region that goes */
 	struct kv_le64 token_addr; /* where the token lies, for attach; on a
 				    * Unix socket only, else 0 */
 	struct kv_le64 token[2];   /* random */
-	/* tail: records, the region registered first comes first */
+	/* tail: records, the region registered first comes first; then, of
+	 * each that has KV_REGION_KEYS, in their order, a le32 a port: the key
+	 * by which NICs read and write it at that port */
 };
 
 enum {
 	KV_REGION_SHARED = 1, /* MEMORY gives a descriptor of it */
+	KV_REGION_KEYS = 2,
 };
 
 struct kv_region_rec {
 	struct kv_le64 addr; /* names the region to callers; never followed
-			      * by the other side but through attach */
+			      * by the other side but through attach and
+			      * RDMA */
 	struct kv_le64 len;
 	struct kv_le64 handle; /* what transfers name; never 0, never used
 				* again */

@@ -42,6 +42,7 @@ kv_regtable_unref(struct kv_regtable *t)
 		return;
 	for (size_t i = 0; i < t->n; i++)
 		map_unref(t->entries[i].map);
+	free(t->mems);
 	free(t);
 }
 
@@ -55,20 +56,106 @@ compare_addr(const void *a, const void *b)
 	return x->addr < y->addr ? -1 : x->addr > y->addr;
 }
 
+/* What is in the message, in bounds. */
+struct told {
+	const struct kv_regions_r *body;
+	const struct kv_region_rec *recs;
+	const struct kv_le32 *keys;
+	size_t n, n_keyed;
+};
+
 static bool
-read_entries(struct kv_regtable *t, const struct kv_region_rec *rec)
+has_keys(const struct kv_region_rec *rec)
 {
+	return kv_get32(rec->flags) & KV_REGION_KEYS;
+}
+
+static bool
+read_told(const struct kv_msg *msg, struct told *told)
+{
+	const struct kv_regions_r *body = msg->body;
+	struct kv_cut cut;
+
+	if (msg->type != KV_MSG_REGIONS_R || body->status != 0 ||
+	    body->ports > KV_RDMA_PORTS_MAX)
+		return false;
+	told->body = body;
+	told->n = kv_get32(body->count);
+	told->n_keyed = 0;
+	kv_cut_init(&cut, msg);
+	told->recs = kv_cut_array(&cut, told->n, sizeof(*told->recs));
+	for (size_t i = 0; told->recs && i < told->n; i++)
+		told->n_keyed += has_keys(&told->recs[i]);
+	told->keys = kv_cut_array(&cut, told->n_keyed * body->ports,
+				  sizeof(*told->keys));
+	return kv_cut_done(&cut) && (told->n_keyed == 0 || body->ports > 0);
+}
+
+static struct kv_regtable *
+table_new(const struct told *told)
+{
+	size_t n = told->n;
+	struct kv_regtable *t =
+		KV_FAULT_POINT()
+			? NULL
+			: calloc(1, sizeof(*t) + n * sizeof(t->entries[0]));
+
+	if (!t)
+		return NULL;
+	if (told->n_keyed > 0 && !KV_FAULT_POINT())
+		t->mems = calloc(told->n_keyed, sizeof(*t->mems));
+	if (told->n_keyed > 0 && !t->mems) {
+		free(t);
+		return NULL;
+	}
+	t->refs = 1;
+	t->epoch = kv_get64(told->body->epoch);
+	t->token_addr = kv_get64(told->body->token_addr);
+	memcpy(&t->token, told->body->token, sizeof(t->token));
+	t->ports = told->body->ports;
+	t->n = n;
+	return t;
+}
+
+static bool
+read_entry(struct kv_regtable_entry *e, const struct kv_region_rec *rec)
+{
+	uint64_t end;
+
+	e->addr = kv_get64(rec->addr);
+	e->len = kv_get64(rec->len);
+	e->handle = kv_get64(rec->handle);
+	e->shared = kv_get32(rec->flags) & KV_REGION_SHARED;
+	return e->addr && e->len && e->handle &&
+	       !kv_add_u64(e->addr, e->len, &end);
+}
+
+static void
+read_keys(const struct kv_regtable *t, struct kv_regtable_entry *e,
+	  struct kv_rdmamem *mem, const struct kv_le32 *keys)
+{
+	mem->addr = e->addr;
+	mem->len = e->len;
+	for (unsigned i = 0; i < t->ports; i++)
+		mem->keys[i] = kv_get32(keys[i]);
+	e->mem = mem;
+}
+
+static bool
+read_entries(struct kv_regtable *t, const struct told *told)
+{
+	size_t n_keyed = 0;
+
 	for (size_t i = 0; i < t->n; i++) {
 		struct kv_regtable_entry *e = &t->entries[i];
-		uint64_t end;
 
-		e->addr = kv_get64(rec[i].addr);
-		e->len = kv_get64(rec[i].len);
-		e->handle = kv_get64(rec[i].handle);
-		e->shared = kv_get32(rec[i].flags) & KV_REGION_SHARED;
-		if (!e->addr || !e->len || !e->handle ||
-		    kv_add_u64(e->addr, e->len, &end))
+		if (!read_entry(e, &told->recs[i]))
 			return false;
+		if (!has_keys(&told->recs[i]))
+			continue;
+		read_keys(t, e, &t->mems[n_keyed],
+			  told->keys + n_keyed * t->ports);
+		n_keyed++;
 	}
 	t->first = t->n ? t->entries[0].addr : 0;
 	qsort(t->entries, t->n, sizeof(t->entries[0]), compare_addr);
@@ -82,34 +169,17 @@ read_entries(struct kv_regtable *t, const struct kv_region_rec *rec)
 struct kv_regtable *
 kv_regtable_parse(const struct kv_msg *msg)
 {
-	const struct kv_regions_r *body = msg->body;
-	const struct kv_region_rec *recs;
 	struct kv_regtable *t;
-	struct kv_cut cut;
-	size_t n;
+	struct told told;
 
 	errno = EPROTO;
-	if (msg->type != KV_MSG_REGIONS_R || body->status != 0)
-		return NULL;
-	n = kv_get32(body->count);
-	kv_cut_init(&cut, msg);
-	recs = kv_cut_array(&cut, n, sizeof(*recs));
-	if (!kv_cut_done(&cut))
+	if (!read_told(msg, &told))
 		return NULL;
 	errno = ENOMEM;
-	t = KV_FAULT_POINT()
-		    ? NULL
-		    : calloc(1, sizeof(*t) + n * sizeof(t->entries[0]));
-	if (!t)
-		return NULL;
-	t->refs = 1;
-	t->epoch = kv_get64(body->epoch);
-	t->token_addr = kv_get64(body->token_addr);
-	memcpy(&t->token, body->token, sizeof(t->token));
-	t->n = n;
-	if (read_entries(t, recs))
+	t = table_new(&told);
+	if (!t || read_entries(t, &told))
 		return t;
-	free(t);
+	kv_regtable_unref(t);
 	errno = EPROTO;
 	return NULL;
 }

@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "wire/msg.h"
+#include "xfer/rdmaplan.h"
 
 struct kv_regmap; /* a peer's memory in this process; counted */
 
@@ -19,8 +20,9 @@ struct kv_regtable_entry {
 	uint64_t addr;
 	uint64_t len;
 	uint64_t handle;
-	bool shared;           /* the peer gives a descriptor of it */
-	struct kv_regmap *map; /* NULL: it is reached in another way */
+	bool shared;                  /* the peer gives a descriptor of it */
+	struct kv_regmap *map;        /* NULL: it is reached in another way */
+	const struct kv_rdmamem *mem; /* NULL: no NIC reaches it */
 };
 
 struct kv_regtable {
@@ -29,6 +31,8 @@ struct kv_regtable {
 	uint64_t token_addr;
 	struct kv_id token;
 	uint64_t first; /* address of what was registered first; 0: nothing */
+	unsigned ports; /* of the peer's, for RDMA; 0: it has none */
+	struct kv_rdmamem *mems;
 	size_t n;
 	struct kv_regtable_entry entries[]; /* by address; none overlap */
 };

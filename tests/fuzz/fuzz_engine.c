@@ -186,6 +186,8 @@ hear(const uint8_t *body, const uint8_t *tail, size_t tail_len)
 		assert(kv_regtable_find(t, e->addr) == e);
 		assert(kv_regtable_find(t, e->addr + e->len - 1) == e);
 		assert(kv_regtable_covers(t, e->addr, e->len));
+		assert(!e->mem || (t->ports && e->mem->addr == e->addr &&
+				   e->mem->len == e->len));
 	}
 	kv_regtable_unref(t);
 }

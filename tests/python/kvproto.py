@@ -451,10 +451,11 @@ def seeds():
     yield 'GENERATION', {'count': 2}, news * 2
     yield 'REGIONS', {}
     yield 'REGIONS_R', {
-        'count': 1, 'epoch': 4, 'token_addr': 0x7f0012345000,
-        'token': [0x1111111111111111, 0x2222222222222222]}, pack(
-            'region_rec', {'addr': 0x7f0000000000, 'len': 1 << 30,
-                           'handle': 6, 'flags': 1})
+        'ports': 2, 'count': 1, 'epoch': 4, 'token_addr': 0x7f0012345000,
+        'token': [0x1111111111111111, 0x2222222222222222]}, (
+            pack('region_rec', {'addr': 0x7f0000000000, 'len': 1 << 30,
+                                'handle': 6, 'flags': 3}) +
+            struct.pack('<II', 0x1234, 0x5678))
     piece = pack('xfer_piece', {'handle': 6, 'off': 4096, 'len': 500})
     yield 'XFER', {'op': 1, 'count': 2}, piece * 2, {'payload': 1000}
     yield 'XFER_R', {}, b'', {'payload': 1000}

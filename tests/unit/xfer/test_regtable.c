@@ -120,6 +120,74 @@ what_no_engine_sends_is_refused(void **state)
 	kv_regtable_unref(parse_bytes(&body, &rec, sizeof(rec)));
 }
 
+/* Three records, of which the first and the last have keys. */
+struct keyed {
+	struct kv_region_rec recs[3];
+	struct kv_le32 keys[2 * KV_RDMA_PORTS_MAX + 2];
+};
+
+static struct kv_regtable *
+parse_keyed(struct keyed *k, unsigned ports, size_t n_keys)
+{
+	struct kv_regions_r body = {
+		.ports = (uint8_t)ports,
+		.count = kv_le32(3),
+	};
+
+	for (unsigned i = 0; i < 3; i++)
+		k->recs[i] = (struct kv_region_rec){
+			.addr = kv_le64(0x9000 - 0x1000 * i),
+			.len = kv_le64(0x100 + i),
+			.handle = kv_le64(i + 1),
+			.flags = kv_le32(i == 1 ? 0 : KV_REGION_KEYS),
+		};
+	for (unsigned i = 0; i < 2 * KV_RDMA_PORTS_MAX + 2; i++)
+		k->keys[i] = kv_le32(70 + i);
+	return parse_bytes(&body, k,
+			   sizeof(k->recs) + n_keys * sizeof(k->keys[0]));
+}
+
+static void
+keys_belong_to_their_records(void **state)
+{
+	struct keyed k;
+	struct kv_regtable *t = parse_keyed(&k, 3, 6);
+	const struct kv_rdmamem *mem;
+
+	(void)state;
+	assert_non_null(t);
+	assert_int_equal(t->ports, 3);
+	assert_null(kv_regtable_find(t, 0x8000)->mem);
+	mem = kv_regtable_find(t, 0x9000)->mem;
+	assert_int_equal(mem->addr, 0x9000);
+	assert_int_equal(mem->len, 0x100);
+	for (unsigned i = 0; i < 3; i++)
+		assert_int_equal(mem->keys[i], 70 + i);
+	assert_int_equal(mem->keys[3], 0);
+	mem = kv_regtable_find(t, 0x7000)->mem;
+	assert_int_equal(mem->addr, 0x7000);
+	assert_int_equal(mem->len, 0x102);
+	for (unsigned i = 0; i < 3; i++)
+		assert_int_equal(mem->keys[i], 73 + i);
+	kv_regtable_unref(t);
+	kv_regtable_unref(
+		parse_keyed(&k, KV_RDMA_PORTS_MAX, 2 * KV_RDMA_PORTS_MAX));
+}
+
+static void
+keys_that_do_not_add_up_are_refused(void **state)
+{
+	struct keyed k;
+
+	(void)state;
+	assert_null(parse_keyed(&k, 3, 5));
+	assert_null(parse_keyed(&k, 3, 7));
+	assert_null(parse_keyed(&k, 0, 0));
+	assert_null(parse_keyed(&k, KV_RDMA_PORTS_MAX + 1,
+				2 * KV_RDMA_PORTS_MAX + 2));
+	assert_int_equal(errno, EPROTO);
+}
+
 static void
 ranges_may_cross_what_touches(void **state)
 {
@@ -260,10 +328,25 @@ parse_without_memory(void)
 	return 0;
 }
 
+static int
+parse_keys_without_memory(void)
+{
+	struct keyed k;
+	struct kv_regtable *t = parse_keyed(&k, 1, 2);
+
+	if (!t)
+		return errno == ENOMEM ? 2 : 3;
+	kv_regtable_unref(t);
+	return 0;
+}
+
 static void
 no_memory_is_told(void **state)
 {
 	(void)state;
+	assert_int_equal(nth_fault_run(1, parse_keys_without_memory), 2);
+	assert_int_equal(nth_fault_run(2, parse_keys_without_memory), 2);
+	assert_int_equal(nth_fault_run(3, parse_keys_without_memory), 0);
 	assert_int_equal(nth_fault_run(1, parse_without_memory), 2);
 	assert_int_equal(nth_fault_run(2, parse_without_memory), 0);
 }
@@ -275,6 +358,8 @@ main(void)
 		nth_fault_test(no_memory_is_told),
 		cmocka_unit_test(it_is_sorted_and_remembers_the_first),
 		cmocka_unit_test(what_no_engine_sends_is_refused),
+		cmocka_unit_test(keys_belong_to_their_records),
+		cmocka_unit_test(keys_that_do_not_add_up_are_refused),
 		cmocka_unit_test(ranges_may_cross_what_touches),
 		cmocka_unit_test(memory_of_another_is_mapped),
 		cmocka_unit_test(another_region_at_its_place_inherits_nothing),
