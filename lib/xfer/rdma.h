@@ -19,7 +19,8 @@ struct kv_rdma;
 
 struct kv_rdma_opts {
 	const char *wanted; /* white list, see devglob.h; NULL: all */
-	/* As in struct kv_rdmadev_opts: for tests. NULL: real ones. */
+	/* As in struct kv_rdmadev_opts: for tests. NULL: real ones, and no root
+	 * where there are verbs. */
 	const char *root;
 	const struct kv_rdmaverbs *verbs;
 	const struct ifaddrs *addrs;
@@ -27,10 +28,16 @@ struct kv_rdma_opts {
 
 /*
  * Opens the ports that are wanted and usable, the first KV_RDMA_PORTS_MAX of
- * them. NULL, with errno and "what is wrong; what to do" in err: ENODEV (there
- * is none: err says why of the most promising one), ENOTSUP (built without
- * verbs, or no library), ENOMEM. One that is usable and cannot be opened is
- * left out, with a line in the log.
+ * them, in the order of the list. NULL, with errno and "what is wrong; what to
+ * do" in err: ENODEV (there is none: err says why of the most promising one),
+ * ENOTSUP (built without verbs, or one of the two libraries is not to be had),
+ * ENOMEM, or what verbs say that cannot list devices. One that is usable and
+ * cannot be opened is left out, and a name in the list that no device has, too,
+ * each with a line in the log.
+ *
+ * Nobody reads the events of the devices: a port that goes down and a device
+ * that goes away are noticed by what fails on them, and by the connection
+ * manager. Of a device that has gone all can be given up as always.
  */
 struct kv_rdma *kv_rdma_open(const struct kv_rdma_opts *o, char *err, size_t n);
 /* All that was made of it is gone. NULL is fine. */

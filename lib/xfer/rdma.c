@@ -1,0 +1,231 @@
+#include "xfer/rdma.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fault.h"
+#include "base/log.h"
+#include "xfer/devlist.h"
+#include "xfer/rdmacore.h"
+
+/* ---- which ---- */
+
+/* Which of two ports that cannot be used is nearer to it. */
+static unsigned
+promise_of(const struct kv_rdmadev *d)
+{
+	if (!d->is_wanted)
+		return 0;
+	if (!d->port)
+		return 1;
+	return strcmp(d->state, "active") == 0 ? 3 : 2;
+}
+
+static void
+say_best(const struct kv_rdmadev *list, size_t n, char *err, size_t errlen)
+{
+	const struct kv_rdmadev *best = list;
+	char port[16] = "";
+
+	for (size_t i = 1; i < n; i++)
+		if (promise_of(&list[i]) > promise_of(best))
+			best = &list[i];
+	if (best->port)
+		snprintf(port, sizeof(port), " port %u", best->port);
+	snprintf(err, errlen, "%s%s: %s", best->name, port, best->why);
+}
+
+/* Whether there is something to open: 0 or -ENODEV. */
+static int
+check(const char *wanted, const struct kv_rdmadev *list, size_t n, char *err,
+      size_t errlen)
+{
+	int rc = kv_devlist_check(wanted, list, n, err, errlen);
+
+	if (kv_devlist_usable(list, n)) {
+		if (rc < 0)
+			kv_warn("%s", err);
+		return 0;
+	}
+	if (rc < 0)
+		return rc;
+	if (n)
+		say_best(list, n, err, errlen);
+	else
+		snprintf(err, errlen,
+			 "this machine has no RDMA device; say --protocol=tcp");
+	return -ENODEV;
+}
+
+/* ---- devices ---- */
+
+static struct ibv_context *
+device_open(const struct kv_rdmaverbs *v, const char *name)
+{
+	struct ibv_device **list = v->get_device_list(NULL);
+	struct ibv_context *ctx = NULL;
+	int err = list ? ENODEV : errno;
+	size_t i = 0;
+
+	while (list && list[i] &&
+	       strcmp(v->get_device_name(list[i]), name) != 0)
+		i++;
+	if (list && list[i]) {
+		ctx = v->open_device(list[i]);
+		err = errno;
+	}
+	if (list)
+		v->free_device_list(list);
+	errno = err;
+	return ctx;
+}
+
+/* Context and domain: 0, or -errno and nothing is open. */
+static int
+nic_open(struct kv_rdmanic *nic, const char *device)
+{
+	int err;
+
+	if (KV_FAULT_POINT())
+		return -ENOMEM;
+	nic->ctx = device_open(nic->v, device);
+	if (!nic->ctx)
+		return -errno;
+	errno = ENOMEM;
+	nic->pd = KV_FAULT_POINT() ? NULL : nic->v->alloc_pd(nic->ctx);
+	if (nic->pd)
+		return 0;
+	err = errno;
+	nic->v->close_device(nic->ctx);
+	return -err;
+}
+
+static void
+nic_close(const struct kv_rdmanic *nic)
+{
+	nic->v->dealloc_pd(nic->pd);
+	nic->v->close_device(nic->ctx);
+}
+
+/* With none at a time there would be no READ at all. */
+static uint8_t
+reads_of(int limit)
+{
+	if (limit < 1)
+		return 1;
+	return (uint8_t)(limit < UINT8_MAX ? limit : UINT8_MAX);
+}
+
+/* ---- ports ---- */
+
+/* One more; left out, with words in err, when its device does not open. */
+static void
+port_add(struct kv_rdma *r, const struct kv_rdmadev *d, char *err,
+	 size_t errlen)
+{
+	struct kv_rdmanic *nic = &r->nics[r->n];
+	int rc = 0;
+
+	*nic = (struct kv_rdmanic){
+		.v = r->v,
+		.number = r->n,
+		.port = d->port,
+		.initiates = reads_of(d->limits.init_rd_atom_max),
+		.responds = reads_of(d->limits.rd_atom_max),
+	};
+	if (r->n && strcmp(r->devs[r->n - 1].name, d->name) == 0) {
+		nic->ctx = nic[-1].ctx;
+		nic->pd = nic[-1].pd;
+	} else {
+		rc = nic_open(nic, d->name);
+	}
+	if (rc < 0) {
+		snprintf(err, errlen, "%s cannot be opened: %s; see dmesg",
+			 d->name, strerror(-rc));
+		kv_warn("%s", err);
+		return;
+	}
+	r->devs[r->n] = *d;
+	r->ports[r->n++] = nic;
+}
+
+/* NULL, with errno and words, when none of them opens. */
+static struct kv_rdma *
+open_all(const struct kv_rdmaverbs *v, const struct kv_rdmadev *list, size_t n,
+	 char *err, size_t errlen)
+{
+	struct kv_rdma *r = KV_FAULT_POINT() ? NULL : calloc(1, sizeof(*r));
+
+	if (!r) {
+		snprintf(err, errlen, "out of memory; free some");
+		errno = ENOMEM;
+		return NULL;
+	}
+	r->v = v;
+	for (size_t i = 0; i < n && r->n < KV_RDMA_PORTS_MAX; i++)
+		if (list[i].is_usable)
+			port_add(r, &list[i], err, errlen);
+	if (r->n)
+		return r;
+	free(r);
+	errno = ENODEV;
+	return NULL;
+}
+
+struct kv_rdma *
+kv_rdma_open(const struct kv_rdma_opts *o, char *err, size_t n)
+{
+	const struct kv_rdmadev_opts l = {
+		.wanted = o->wanted ? o->wanted : "",
+		.root = o->root || o->verbs ? o->root : "",
+		.verbs = o->verbs,
+		.addrs = o->addrs,
+	};
+	kv_auto_free struct kv_rdmadev *list = NULL;
+	long found = kv_rdmadev_list(&l, &list, err, n);
+	const struct kv_rdmaverbs *v = o->verbs;
+	const char *why = "there is no librdmacm";
+	int rc = (int)found;
+
+	if (found >= 0)
+		rc = check(l.wanted, list, (size_t)found, err, n);
+	if (rc < 0) {
+		errno = -rc;
+		return NULL;
+	}
+	if (!v)
+		v = kv_rdmaverbs_load(&why);
+	if (!v->create_event_channel) {
+		snprintf(err, n, "%s; install it, or say --protocol=tcp", why);
+		errno = ENOTSUP;
+		return NULL;
+	}
+	return open_all(v, list, (size_t)found, err, n);
+}
+
+void
+kv_rdma_close(struct kv_rdma *r)
+{
+	if (!r)
+		return;
+	for (unsigned i = 0; i < r->n; i++)
+		if (i + 1 == r->n || r->nics[i].ctx != r->nics[i + 1].ctx)
+			nic_close(&r->nics[i]);
+	free(r);
+}
+
+unsigned
+kv_rdma_ports(const struct kv_rdma *r)
+{
+	return r->n;
+}
+
+const struct kv_rdmadev *
+kv_rdma_port(const struct kv_rdma *r, unsigned number)
+{
+	assert(number < r->n);
+	return &r->devs[number];
+}

@@ -1,0 +1,431 @@
+#include "xfer/rdmacore.h"
+
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "hca.h"
+#include "nth_fault.h"
+#include "test.h"
+
+/* A host of two devices, the first one of two ports, in a process of it. */
+static struct kv_clock clock_;
+static struct kv_loop *loop;
+static struct hca *hca;
+static struct hca_host *host;
+static struct hca_dev *devs[2];
+static struct hca_port *ports[3];
+static struct kv_rdmaverbs v;
+static const struct kv_rdmaverbs *process;
+static struct kv_rdma *r;
+static char err[512], logged[512];
+
+static struct sockaddr_in ips[3];
+static struct ifaddrs addrs[3];
+
+static void
+on_log(void *arg, enum kv_log_level level, const char *msg)
+{
+	(void)arg;
+	assert_int_equal(level, KV_LOG_WARN);
+	snprintf(logged, sizeof(logged), "%s", msg);
+}
+
+/* What the process has, with a difference. */
+static unsigned opened;
+static unsigned refused; /* domains, from now on */
+static int rd_atom, init_rd_atom;
+
+static int
+query(struct ibv_context *ctx, struct ibv_device_attr *attr)
+{
+	int rc = process->query_device(ctx, attr);
+
+	attr->max_qp_rd_atom = rd_atom;
+	attr->max_qp_init_rd_atom = init_rd_atom;
+	return rc;
+}
+
+static struct ibv_context *
+open_counted(struct ibv_device *dev)
+{
+	opened++;
+	return process->open_device(dev);
+}
+
+/* Only what is to be used has a domain: so those that are listed pass. */
+static struct ibv_pd *
+alloc_or_not(struct ibv_context *ctx)
+{
+	if (!refused)
+		return process->alloc_pd(ctx);
+	refused--;
+	errno = EACCES;
+	return NULL;
+}
+
+static int
+setup(void **state)
+{
+	static const char *const texts[3] = { "10.0.0.1", "10.0.1.1",
+					      "10.0.2.1" };
+	static char name[] = "eth0";
+	const struct hca_opts o = { .seed = 1 };
+
+	(void)state;
+	clock_ = (struct kv_clock){ .is_virtual = true, .ns = KV_NS_PER_S };
+	loop = kv_loop_new(&clock_);
+	if (!loop)
+		exit(3); /* a fault of no interest */
+	hca = hca_new(loop, &clock_, &o);
+	host = hca_host_add(hca, "host");
+	devs[0] = hca_dev_add(host, "mlx5_0");
+	devs[1] = hca_dev_add(host, "mlx5_1");
+	for (int i = 0; i < 3; i++) {
+		const struct hca_port_opts p = { .ip = texts[i] };
+
+		ports[i] = hca_port_add(devs[i / 2], &p);
+		ips[i].sin_family = AF_INET;
+		inet_pton(AF_INET, texts[i], &ips[i].sin_addr);
+		addrs[i] = (struct ifaddrs){
+			.ifa_next = i < 2 ? &addrs[i + 1] : NULL,
+			.ifa_name = name,
+			.ifa_addr = (struct sockaddr *)&ips[i],
+		};
+	}
+	process = hca_process(host, loop);
+	v = *process;
+	v.query_device = query;
+	v.open_device = open_counted;
+	v.alloc_pd = alloc_or_not;
+	opened = refused = 0;
+	rd_atom = init_rd_atom = 16;
+	r = NULL;
+	*err = *logged = '\0';
+	kv_log_set_sink(on_log, NULL);
+	return 0;
+}
+
+/* What was not given back is found here. */
+static int
+teardown(void **state)
+{
+	(void)state;
+	kv_rdma_close(r);
+	hca_process_exit(process);
+	hca_free(hca);
+	kv_loop_free(loop);
+	kv_log_set_sink(NULL, NULL);
+	return 0;
+}
+
+static bool
+open_wanted(const char *wanted)
+{
+	const struct kv_rdma_opts o = {
+		.wanted = wanted,
+		.verbs = &v,
+		.addrs = addrs,
+	};
+
+	kv_rdma_close(r);
+	errno = 0;
+	r = kv_rdma_open(&o, err, sizeof(err));
+	return r != NULL;
+}
+
+/* Nothing was opened, for that reason. */
+static void
+expect_none(const char *wanted, int want, const char *words)
+{
+	assert_false(open_wanted(wanted));
+	assert_int_equal(errno, want);
+	assert_string_equal(err, words);
+}
+
+static void
+expect_port(unsigned number, const char *device, unsigned port)
+{
+	const struct kv_rdmadev *d = kv_rdma_port(r, number);
+
+	assert_string_equal(d->name, device);
+	assert_int_equal(d->port, port);
+	assert_ptr_equal(r->ports[number], &r->nics[number]);
+	assert_int_equal(r->nics[number].number, number);
+	assert_int_equal(r->nics[number].port, port);
+	assert_ptr_equal(r->nics[number].v, &v);
+	assert_string_equal(r->nics[number].ctx->device->name, device);
+}
+
+/* ---- tests ---- */
+
+/* 0: no fault was met. 1: nothing was opened. 2: some ports were not. 3: that
+ * was not tried. 4: wrong words. */
+static int
+open_with_fault(void)
+{
+	bool is_open;
+	int code;
+
+	setup(NULL);
+	is_open = open_wanted(NULL);
+	code = !is_open ? 1 : kv_rdma_ports(r) < 3 ? 2 : 0;
+	if (code == 1 && strcmp(err, "out of memory; free some") != 0)
+		code = 4;
+	if (code == 2 && !strstr(logged, " cannot be opened: Cannot allocate "
+					 "memory; see dmesg"))
+		code = 4;
+	teardown(NULL);
+	return code;
+}
+
+static void
+without_memory_there_is_less_or_nothing(void **state)
+{
+	unsigned n = 0, counts[4] = { 0 };
+	int code;
+
+	(void)state;
+	do {
+		code = nth_fault_run(++n, open_with_fault);
+		assert_in_range(code, 0, 3);
+		counts[code]++;
+	} while (code);
+	assert_int_equal(counts[1], 4); /* three entries, and all of it */
+	assert_int_equal(counts[2], 4); /* context and domain of two devices */
+}
+
+static void
+ports_of_a_device_share_it(void **state)
+{
+	(void)state;
+	assert_true(open_wanted(NULL));
+	assert_string_equal(logged, "");
+	assert_int_equal(kv_rdma_ports(r), 3);
+	expect_port(0, "mlx5_0", 1);
+	expect_port(1, "mlx5_0", 2);
+	expect_port(2, "mlx5_1", 1);
+	assert_ptr_equal(r->v, &v);
+	assert_ptr_equal(r->nics[0].ctx, r->nics[1].ctx);
+	assert_ptr_equal(r->nics[0].pd, r->nics[1].pd);
+	assert_ptr_not_equal(r->nics[1].ctx, r->nics[2].ctx);
+	assert_ptr_not_equal(r->nics[1].pd, r->nics[2].pd);
+	assert_int_equal(opened, 2 + 2); /* listed, and used */
+}
+
+static void
+the_list_says_which(void **state)
+{
+	(void)state;
+	assert_true(open_wanted("mlx5_1*"));
+	assert_int_equal(kv_rdma_ports(r), 1);
+	expect_port(0, "mlx5_1", 1);
+	assert_true(open_wanted("mlx5_0, auto"));
+	assert_int_equal(kv_rdma_ports(r), 3);
+	assert_string_equal(logged, "");
+	assert_true(open_wanted("mlx5_7,mlx5_0"));
+	assert_int_equal(kv_rdma_ports(r), 2);
+	assert_string_equal(logged, "no RDMA device is called 'mlx5_7'; there "
+				    "are mlx5_0, mlx5_1");
+	expect_none("mlx5_7", ENODEV,
+		    "no RDMA device is called 'mlx5_7'; there are mlx5_0, "
+		    "mlx5_1");
+}
+
+static void
+what_cannot_be_used_is_left_out(void **state)
+{
+	(void)state;
+	hca_port_up(ports[0], false);
+	assert_true(open_wanted(NULL));
+	assert_int_equal(kv_rdma_ports(r), 2);
+	expect_port(0, "mlx5_0", 2);
+	expect_port(1, "mlx5_1", 1);
+	assert_string_equal(logged, "");
+}
+
+static void
+of_none_the_most_promising_is_told(void **state)
+{
+	const char down[] = " port 1: port down: it is disabled; `ip link set "
+			    "DEV up` on its network interface";
+	char words[256];
+
+	(void)state;
+	for (int i = 0; i < 3; i++)
+		hca_port_up(ports[i], false);
+	snprintf(words, sizeof(words), "mlx5_0%s", down);
+	expect_none(NULL, ENODEV, words);
+	snprintf(words, sizeof(words), "mlx5_1%s", down);
+	expect_none("mlx5_1", ENODEV, words);
+}
+
+static void
+an_active_port_is_more_promising_than_one_that_is_down(void **state)
+{
+	const struct hca_port_opts p = { 0 };
+
+	(void)state;
+	for (int i = 0; i < 3; i++)
+		hca_port_up(ports[i], false);
+	hca_port_add(devs[1], &p);
+	expect_none(NULL, ENODEV,
+		    "mlx5_1 port 2: no IP on the port; ip addr add "
+		    "ADDRESS/BITS dev DEV");
+}
+
+static void
+no_device_at_all(void **state)
+{
+	(void)state;
+	hca_dev_remove(devs[0]);
+	hca_dev_remove(devs[1]);
+	expect_none(NULL, ENODEV,
+		    "this machine has no RDMA device; say --protocol=tcp");
+	expect_none("auto", ENODEV,
+		    "this machine has no RDMA device; say --protocol=tcp");
+	expect_none("mlx5_0", ENODEV,
+		    "no RDMA device is called 'mlx5_0'; there is none at all");
+}
+
+static void
+one_that_does_not_open_is_left_out(void **state)
+{
+	const char words[] = "mlx5_0 cannot be opened: Permission denied; see "
+			     "dmesg";
+
+	(void)state;
+	refused = 2; /* each of its ports tries */
+	assert_true(open_wanted(NULL));
+	assert_int_equal(kv_rdma_ports(r), 1);
+	expect_port(0, "mlx5_1", 1);
+	assert_string_equal(logged, words);
+	refused = 2;
+	expect_none("mlx5_0", ENODEV, words);
+}
+
+/* It goes as soon as it was listed. */
+static int
+close_and_remove(struct ibv_context *ctx)
+{
+	bool goes = strcmp(ctx->device->name, "mlx5_1") == 0;
+	int rc = process->close_device(ctx);
+
+	if (goes)
+		hca_dev_remove(devs[1]);
+	return rc;
+}
+
+static void
+a_device_that_goes_meanwhile_is_left_out(void **state)
+{
+	(void)state;
+	v.close_device = close_and_remove;
+	expect_none("mlx5_1", ENODEV,
+		    "mlx5_1 cannot be opened: No such device; see dmesg");
+}
+
+static void
+a_device_that_goes_later_is_given_back(void **state)
+{
+	(void)state;
+	assert_true(open_wanted(NULL));
+	hca_dev_remove(devs[0]);
+	hca_port_up(ports[2], false);
+	hca_run(hca, clock_.ns + KV_NS_PER_S);
+	assert_int_equal(kv_rdma_ports(r), 3);
+}
+
+static void
+reads_at_a_time_are_as_many_as_the_device_says(void **state)
+{
+	(void)state;
+	rd_atom = 16;
+	init_rd_atom = 4;
+	assert_true(open_wanted("mlx5_1"));
+	assert_int_equal(r->nics[0].responds, 16);
+	assert_int_equal(r->nics[0].initiates, 4);
+	rd_atom = 1000;
+	init_rd_atom = 0;
+	assert_true(open_wanted("mlx5_1"));
+	assert_int_equal(r->nics[0].responds, 255);
+	assert_int_equal(r->nics[0].initiates, 1);
+	rd_atom = -1;
+	init_rd_atom = 256;
+	assert_true(open_wanted("mlx5_1"));
+	assert_int_equal(r->nics[0].responds, 1);
+	assert_int_equal(r->nics[0].initiates, 255);
+}
+
+static void
+ports_beyond_the_bound_are_left_out(void **state)
+{
+	static char texts[KV_RDMA_PORTS_MAX][16], name[] = "eth1";
+	static struct sockaddr_in more[KV_RDMA_PORTS_MAX];
+	static struct ifaddrs as[KV_RDMA_PORTS_MAX];
+	const struct kv_rdma_opts o = {
+		.verbs = &v,
+		.addrs = &as[KV_RDMA_PORTS_MAX - 1],
+	};
+
+	(void)state;
+	for (unsigned i = 0; i < KV_RDMA_PORTS_MAX; i++) {
+		const struct hca_port_opts p = { .ip = texts[i] };
+
+		snprintf(texts[i], sizeof(texts[i]), "10.1.%u.1", i);
+		more[i].sin_family = AF_INET;
+		inet_pton(AF_INET, texts[i], &more[i].sin_addr);
+		as[i] = (struct ifaddrs){
+			.ifa_next = i ? &as[i - 1] : addrs,
+			.ifa_name = name,
+			.ifa_addr = (struct sockaddr *)&more[i],
+		};
+		hca_port_add(devs[1], &p);
+	}
+	r = kv_rdma_open(&o, err, sizeof(err));
+	assert_non_null(r);
+	assert_int_equal(kv_rdma_ports(r), KV_RDMA_PORTS_MAX);
+	expect_port(KV_RDMA_PORTS_MAX - 1, "mlx5_1", KV_RDMA_PORTS_MAX - 2);
+}
+
+static void
+verbs_without_a_connection_manager_are_not_enough(void **state)
+{
+	(void)state;
+	v.create_event_channel = NULL;
+	expect_none(NULL, ENOTSUP,
+		    "there is no librdmacm; install it, or say --protocol=tcp");
+}
+
+static void
+nothing_is_closed(void **state)
+{
+	(void)state;
+	kv_rdma_close(NULL);
+}
+
+int
+main(void)
+{
+#define CASE(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
+	const struct CMUnitTest tests[] = {
+		nth_fault_test(without_memory_there_is_less_or_nothing),
+		CASE(ports_of_a_device_share_it),
+		CASE(the_list_says_which),
+		CASE(what_cannot_be_used_is_left_out),
+		CASE(of_none_the_most_promising_is_told),
+		CASE(an_active_port_is_more_promising_than_one_that_is_down),
+		CASE(no_device_at_all),
+		CASE(one_that_does_not_open_is_left_out),
+		CASE(a_device_that_goes_meanwhile_is_left_out),
+		CASE(a_device_that_goes_later_is_given_back),
+		CASE(reads_at_a_time_are_as_many_as_the_device_says),
+		CASE(ports_beyond_the_bound_are_left_out),
+		CASE(verbs_without_a_connection_manager_are_not_enough),
+		cmocka_unit_test(nothing_is_closed),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
