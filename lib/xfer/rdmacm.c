@@ -20,10 +20,10 @@ enum {
 	 * on some devices; the defaults of librdmacm take 18 s.) */
 	ACK_TIMEOUT = 14,
 	RETRIES = 6,
-	/* The other side has no receive: it is asked again after 0.64 ms, six
-	 * times. */
+	/* The other side has no receive: it is asked again after 0.64 ms, for
+	 * ever (7): it is busy. Whoever waits has a deadline. */
 	RNR_TIMER = 12,
-	RNR_RETRIES = 6,
+	RNR_RETRIES = 7,
 };
 
 enum state {
