@@ -188,6 +188,7 @@ kv_rdma_open(const struct kv_rdma_opts *o, char *err, size_t n)
 	long found = kv_rdmadev_list(&l, &list, err, n);
 	const struct kv_rdmaverbs *v = o->verbs;
 	const char *why = "there is no librdmacm";
+	struct kv_rdma *r;
 	int rc = (int)found;
 
 	if (found >= 0)
@@ -203,7 +204,10 @@ kv_rdma_open(const struct kv_rdma_opts *o, char *err, size_t n)
 		errno = ENOTSUP;
 		return NULL;
 	}
-	return open_all(v, list, (size_t)found, err, n);
+	r = open_all(v, list, (size_t)found, err, n);
+	if (r)
+		r->root = o->root;
+	return r;
 }
 
 void

@@ -20,7 +20,7 @@ struct kv_rdma;
 struct kv_rdma_opts {
 	const char *wanted; /* white list, see devglob.h; NULL: all */
 	/* As in struct kv_rdmadev_opts: for tests. NULL: real ones, and no root
-	 * where there are verbs. */
+	 * where there are verbs. root: of /proc, too, while it is open. */
 	const char *root;
 	const struct kv_rdmaverbs *verbs;
 	const struct ifaddrs *addrs;

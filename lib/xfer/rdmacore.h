@@ -10,6 +10,7 @@
 
 struct kv_rdma {
 	const struct kv_rdmaverbs *v;
+	const char *root; /* of /proc; NULL: the real one */
 	unsigned n;
 	/* All by number. Ports of one device share its context and domain. */
 	struct kv_rdmanic nics[KV_RDMA_PORTS_MAX];

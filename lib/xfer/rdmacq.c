@@ -209,7 +209,7 @@ receives_make(struct kv_rdmacq *c, const struct kv_rdmacq_opts *o)
 	if (!c->memory)
 		return -ENOMEM;
 	return kv_rdmamr_register(&c->mr, &c->port, 1, c->memory, bytes,
-				  KV_RDMAMR_NEAR);
+				  KV_RDMAREGION_NEAR);
 }
 
 static int

@@ -2,7 +2,6 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <string.h>
 
 #include "base/fault.h"
 
@@ -10,14 +9,14 @@
  * page that a later write of the process replaces. So what is mapped for
  * reading only cannot be registered. */
 static int
-access_of(enum kv_rdmamr_use use)
+access_of(enum kv_rdmaregion_use use)
 {
 	switch (use) {
-	case KV_RDMAMR_NEAR:
+	case KV_RDMAREGION_NEAR:
 		return IBV_ACCESS_LOCAL_WRITE;
-	case KV_RDMAMR_FAR_READS:
+	case KV_RDMAREGION_FAR_READS:
 		return IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ;
-	case KV_RDMAMR_FAR_WRITES:
+	case KV_RDMAREGION_FAR_WRITES:
 		return IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ |
 		       IBV_ACCESS_REMOTE_WRITE;
 	}
@@ -27,9 +26,10 @@ access_of(enum kv_rdmamr_use use)
 /* Relaxed ordering where library and device know it: bytes of one work request
  * may then land in any order, which nobody looks at before its end came. */
 static struct ibv_mr *
-mr_make(const struct kv_rdmanic *p, void *addr, size_t len, int access)
+mr_make(const struct kv_rdmamr *m, const struct kv_rdmanic *p, int access)
 {
-	const struct kv_rdmaverbs *v = p->v;
+	const struct kv_rdmaverbs *v = m->v;
+	size_t len = m->near.len;
 	struct ibv_mr *mr = NULL;
 
 	if (KV_FAULT_POINT()) {
@@ -37,37 +37,67 @@ mr_make(const struct kv_rdmanic *p, void *addr, size_t len, int access)
 		return NULL;
 	}
 	if (v->reg_mr_iova2)
-		mr = v->reg_mr_iova2(p->pd, addr, len, (uintptr_t)addr,
+		mr = v->reg_mr_iova2(p->pd, m->addr, len, m->near.addr,
 				     (unsigned)access |
 					     IBV_ACCESS_RELAXED_ORDERING);
-	return mr ? mr : v->reg_mr(p->pd, addr, len, access);
+	return mr ? mr : v->reg_mr(p->pd, m->addr, len, access);
+}
+
+void
+kv_rdmamr_init(struct kv_rdmamr *m, const struct kv_rdmaverbs *v, void *addr,
+	       size_t len)
+{
+	*m = (struct kv_rdmamr){
+		.near = { .addr = (uintptr_t)addr, .len = len },
+		.far = { .addr = (uintptr_t)addr, .len = len },
+		.v = v,
+		.addr = addr,
+	};
+}
+
+unsigned
+kv_rdmamr_alike(const struct kv_rdmanic *const *ports, unsigned n)
+{
+	unsigned i = 1;
+
+	while (i < n && ports[i]->pd == ports[0]->pd)
+		i++;
+	return i;
+}
+
+int
+kv_rdmamr_add(struct kv_rdmamr *m, const struct kv_rdmanic *const *ports,
+	      unsigned n, enum kv_rdmaregion_use use)
+{
+	struct ibv_mr *mr = mr_make(m, ports[0], access_of(use));
+
+	if (!mr)
+		return -errno;
+	m->mrs[ports[0]->number] = mr;
+	for (unsigned i = 0; i < n; i++) {
+		m->near.keys[ports[i]->number] = mr->lkey;
+		m->far.keys[ports[i]->number] = mr->rkey;
+	}
+	return 0;
 }
 
 int
 kv_rdmamr_register(struct kv_rdmamr *m, const struct kv_rdmanic *const *ports,
-		   unsigned n, void *addr, size_t len, enum kv_rdmamr_use use)
+		   unsigned n, void *addr, size_t len,
+		   enum kv_rdmaregion_use use)
 {
-	unsigned at;
-	int err;
+	unsigned at, alike;
+	int rc;
 
-	assert(n <= KV_RDMA_PORTS_MAX);
-	memset(m, 0, sizeof(*m));
-	m->ports = ports;
-	m->near.addr = m->far.addr = (uintptr_t)addr;
-	m->near.len = m->far.len = len;
-	for (; m->n < n; m->n++) {
-		struct ibv_mr *mr =
-			mr_make(ports[m->n], addr, len, access_of(use));
-
-		if (!mr) {
-			err = errno;
+	assert(n > 0 && n <= KV_RDMA_PORTS_MAX);
+	kv_rdmamr_init(m, ports[0]->v, addr, len);
+	for (at = 0; at < n; at += alike) {
+		alike = kv_rdmamr_alike(ports + at, n - at);
+		rc = kv_rdmamr_add(m, ports + at, alike, use);
+		if (rc < 0) {
 			kv_rdmamr_give_up(m);
-			return -err;
+			return rc;
 		}
-		at = ports[m->n]->number;
-		m->mrs[m->n] = mr;
-		m->near.keys[at] = mr->lkey;
-		m->far.keys[at] = mr->rkey;
 	}
 	return 0;
 }
@@ -75,8 +105,9 @@ kv_rdmamr_register(struct kv_rdmamr *m, const struct kv_rdmanic *const *ports,
 void
 kv_rdmamr_give_up(struct kv_rdmamr *m)
 {
-	while (m->n > 0) {
-		m->n--;
-		m->ports[m->n]->v->dereg_mr(m->mrs[m->n]);
+	for (unsigned i = 0; i < KV_RDMA_PORTS_MAX; i++) {
+		if (m->mrs[i])
+			m->v->dereg_mr(m->mrs[i]);
+		m->mrs[i] = NULL;
 	}
 }

@@ -1,8 +1,8 @@
 #ifndef KV_XFER_RDMAMR_H
 #define KV_XFER_RDMAMR_H
 
-/* Memory that is registered with all ports of the process: it stays where it
- * is, in memory, until it is given up. */
+/* Memory that is registered with ports of the process: it stays where it is, in
+ * memory, until it is given up. */
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -10,30 +10,43 @@
 
 #include "xfer/rdmanic.h"
 #include "xfer/rdmaplan.h"
+#include "xfer/rdmaregion.h"
 
 struct kv_rdmamr {
 	struct kv_rdmamem near; /* its local keys */
 	struct kv_rdmamem far;  /* what the other side is told */
+	const struct kv_rdmaverbs *v;
+	void *addr;
+	/* By number of the port; of ports that share a domain the first has
+	 * it. */
 	struct ibv_mr *mrs[KV_RDMA_PORTS_MAX];
-	const struct kv_rdmanic *const *ports;
-	unsigned n;
 };
 
-enum kv_rdmamr_use {
-	KV_RDMAMR_NEAR, /* work of this process alone reads and writes it */
-	KV_RDMAMR_FAR_READS, /* others read it */
-	KV_RDMAMR_FAR_WRITES /* and write to it */
-};
+/* Registered with no port. */
+void kv_rdmamr_init(struct kv_rdmamr *m, const struct kv_rdmaverbs *v,
+		    void *addr, size_t len);
+
+/* How many of n > 0 ports, from the first on, share its domain. */
+unsigned kv_rdmamr_alike(const struct kv_rdmanic *const *ports, unsigned n);
 
 /*
- * Registers it with n ports, which stay until it is given up. Pages are
- * faulted in, which takes its time. 0, or -errno: -ENOMEM (mostly the limit of
- * locked memory), -EFAULT (it is not mapped, or not writable), -EINVAL.
+ * Registers it with n > 0 ports that share a domain, at once. Pages are faulted
+ * in, which takes its time. 0, or -errno: -ENOMEM (mostly the limit of locked
+ * memory), -EFAULT (it is not mapped, or not writable), -EINVAL. Any thread;
+ * several at a time for different domains.
  */
-int kv_rdmamr_register(struct kv_rdmamr *m,
-		       const struct kv_rdmanic *const *ports, unsigned n,
-		       void *addr, size_t len, enum kv_rdmamr_use use);
-/* No work names it any more. */
+KV_MUST_CHECK int kv_rdmamr_add(struct kv_rdmamr *m,
+				const struct kv_rdmanic *const *ports,
+				unsigned n, enum kv_rdmaregion_use use);
+
+/* All three: with n ports, those that share a domain side by side. After a
+ * failure with none. */
+KV_MUST_CHECK int kv_rdmamr_register(struct kv_rdmamr *m,
+				     const struct kv_rdmanic *const *ports,
+				     unsigned n, void *addr, size_t len,
+				     enum kv_rdmaregion_use use);
+
+/* No work names it any more. Harmless when it is registered with none. */
 void kv_rdmamr_give_up(struct kv_rdmamr *m);
 
 #endif

@@ -503,7 +503,7 @@ post_make(struct kv_rdmapost *p, unsigned messages)
 	if (!p->letters || !p->memory)
 		return -ENOMEM;
 	rc = kv_rdmamr_register(&p->mr, &p->cq->port, 1, p->memory, bytes,
-				KV_RDMAMR_NEAR);
+				KV_RDMAREGION_NEAR);
 	if (rc < 0)
 		return rc;
 	for (i = 0; i < messages; i++) {

@@ -192,7 +192,7 @@ end_open(int i)
 	nics[i] = &e->nic;
 	assert_int_equal(kv_rdmamr_register(&e->mr, &nics[i], 1, e->buf,
 					    RDMARIG_BYTES,
-					    KV_RDMAMR_FAR_WRITES),
+					    KV_RDMAREGION_FAR_WRITES),
 			 0);
 }
 

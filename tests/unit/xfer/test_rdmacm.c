@@ -161,11 +161,11 @@ memory_that_may_not_be_locked_is_not_registered(void **state)
 	(void)state;
 	hca_memlock(rdmarig[0].host, RDMARIG_BYTES + 4096);
 	assert_int_equal(kv_rdmamr_register(&m, &nic, 1, rdmarig[0].buf, 8192,
-					    KV_RDMAMR_NEAR),
+					    KV_RDMAREGION_NEAR),
 			 -ENOMEM);
-	assert_int_equal(m.n, 0);
+	assert_null(m.mrs[0]);
 	assert_int_equal(kv_rdmamr_register(&m, &nic, 1, rdmarig[0].buf, 4096,
-					    KV_RDMAMR_NEAR),
+					    KV_RDMAREGION_NEAR),
 			 0);
 	assert_int_equal(m.near.addr, (uintptr_t)rdmarig[0].buf);
 	assert_int_equal(m.near.len, 4096);
@@ -182,7 +182,7 @@ near_memory_is_not_for_others(void **state)
 
 	(void)state;
 	assert_int_equal(kv_rdmamr_register(&m, &nic, 1, rdmarig[1].buf, 4096,
-					    KV_RDMAMR_FAR_READS),
+					    KV_RDMAREGION_FAR_READS),
 			 0);
 	rdmarig_work(&k, 0, IBV_WR_RDMA_READ, 0, 0, 4096);
 	k.w.wr.wr.rdma.rkey = m.far.keys[0];
