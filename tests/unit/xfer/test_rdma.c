@@ -1,29 +1,15 @@
 #include "xfer/rdmacore.h"
 
-#include <arpa/inet.h>
-#include <ifaddrs.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/log.h"
-#include "hca.h"
+#include "hcahost.h"
 #include "nth_fault.h"
 #include "test.h"
 
-/* A host of two devices, the first one of two ports, in a process of it. */
-static struct kv_clock clock_;
-static struct kv_loop *loop;
-static struct hca *hca;
-static struct hca_host *host;
-static struct hca_dev *devs[2];
-static struct hca_port *ports[3];
-static struct kv_rdmaverbs v;
-static const struct kv_rdmaverbs *process;
 static struct kv_rdma *r;
 static char err[512], logged[512];
-
-static struct sockaddr_in ips[3];
-static struct ifaddrs addrs[3];
 
 static void
 on_log(void *arg, enum kv_log_level level, const char *msg)
@@ -41,7 +27,7 @@ static int rd_atom, init_rd_atom;
 static int
 query(struct ibv_context *ctx, struct ibv_device_attr *attr)
 {
-	int rc = process->query_device(ctx, attr);
+	int rc = hcahost_real->query_device(ctx, attr);
 
 	attr->max_qp_rd_atom = rd_atom;
 	attr->max_qp_init_rd_atom = init_rd_atom;
@@ -52,7 +38,7 @@ static struct ibv_context *
 open_counted(struct ibv_device *dev)
 {
 	opened++;
-	return process->open_device(dev);
+	return hcahost_real->open_device(dev);
 }
 
 /* Only what is to be used has a domain: so those that are listed pass. */
@@ -60,7 +46,7 @@ static struct ibv_pd *
 alloc_or_not(struct ibv_context *ctx)
 {
 	if (!refused)
-		return process->alloc_pd(ctx);
+		return hcahost_real->alloc_pd(ctx);
 	refused--;
 	errno = EACCES;
 	return NULL;
@@ -69,37 +55,11 @@ alloc_or_not(struct ibv_context *ctx)
 static int
 setup(void **state)
 {
-	static const char *const texts[3] = { "10.0.0.1", "10.0.1.1",
-					      "10.0.2.1" };
-	static char name[] = "eth0";
-	const struct hca_opts o = { .seed = 1 };
-
 	(void)state;
-	clock_ = (struct kv_clock){ .is_virtual = true, .ns = KV_NS_PER_S };
-	loop = kv_loop_new(&clock_);
-	if (!loop)
-		exit(3); /* a fault of no interest */
-	hca = hca_new(loop, &clock_, &o);
-	host = hca_host_add(hca, "host");
-	devs[0] = hca_dev_add(host, "mlx5_0");
-	devs[1] = hca_dev_add(host, "mlx5_1");
-	for (int i = 0; i < 3; i++) {
-		const struct hca_port_opts p = { .ip = texts[i] };
-
-		ports[i] = hca_port_add(devs[i / 2], &p);
-		ips[i].sin_family = AF_INET;
-		inet_pton(AF_INET, texts[i], &ips[i].sin_addr);
-		addrs[i] = (struct ifaddrs){
-			.ifa_next = i < 2 ? &addrs[i + 1] : NULL,
-			.ifa_name = name,
-			.ifa_addr = (struct sockaddr *)&ips[i],
-		};
-	}
-	process = hca_process(host, loop);
-	v = *process;
-	v.query_device = query;
-	v.open_device = open_counted;
-	v.alloc_pd = alloc_or_not;
+	hcahost_open();
+	hcahost_v.query_device = query;
+	hcahost_v.open_device = open_counted;
+	hcahost_v.alloc_pd = alloc_or_not;
 	opened = refused = 0;
 	rd_atom = init_rd_atom = 16;
 	r = NULL;
@@ -114,9 +74,7 @@ teardown(void **state)
 {
 	(void)state;
 	kv_rdma_close(r);
-	hca_process_exit(process);
-	hca_free(hca);
-	kv_loop_free(loop);
+	hcahost_close();
 	kv_log_set_sink(NULL, NULL);
 	return 0;
 }
@@ -126,8 +84,8 @@ open_wanted(const char *wanted)
 {
 	const struct kv_rdma_opts o = {
 		.wanted = wanted,
-		.verbs = &v,
-		.addrs = addrs,
+		.verbs = &hcahost_v,
+		.addrs = hcahost_addrs,
 	};
 
 	kv_rdma_close(r);
@@ -155,7 +113,7 @@ expect_port(unsigned number, const char *device, unsigned port)
 	assert_ptr_equal(r->ports[number], &r->nics[number]);
 	assert_int_equal(r->nics[number].number, number);
 	assert_int_equal(r->nics[number].port, port);
-	assert_ptr_equal(r->nics[number].v, &v);
+	assert_ptr_equal(r->nics[number].v, &hcahost_v);
 	assert_string_equal(r->nics[number].ctx->device->name, device);
 }
 
@@ -207,7 +165,7 @@ ports_of_a_device_share_it(void **state)
 	expect_port(0, "mlx5_0", 1);
 	expect_port(1, "mlx5_0", 2);
 	expect_port(2, "mlx5_1", 1);
-	assert_ptr_equal(r->v, &v);
+	assert_ptr_equal(r->v, &hcahost_v);
 	assert_ptr_equal(r->nics[0].ctx, r->nics[1].ctx);
 	assert_ptr_equal(r->nics[0].pd, r->nics[1].pd);
 	assert_ptr_not_equal(r->nics[1].ctx, r->nics[2].ctx);
@@ -238,7 +196,7 @@ static void
 what_cannot_be_used_is_left_out(void **state)
 {
 	(void)state;
-	hca_port_up(ports[0], false);
+	hca_port_up(hcahost_ports[0], false);
 	assert_true(open_wanted(NULL));
 	assert_int_equal(kv_rdma_ports(r), 2);
 	expect_port(0, "mlx5_0", 2);
@@ -255,7 +213,7 @@ of_none_the_most_promising_is_told(void **state)
 
 	(void)state;
 	for (int i = 0; i < 3; i++)
-		hca_port_up(ports[i], false);
+		hca_port_up(hcahost_ports[i], false);
 	snprintf(words, sizeof(words), "mlx5_0%s", down);
 	expect_none(NULL, ENODEV, words);
 	snprintf(words, sizeof(words), "mlx5_1%s", down);
@@ -269,8 +227,8 @@ an_active_port_is_more_promising_than_one_that_is_down(void **state)
 
 	(void)state;
 	for (int i = 0; i < 3; i++)
-		hca_port_up(ports[i], false);
-	hca_port_add(devs[1], &p);
+		hca_port_up(hcahost_ports[i], false);
+	hca_port_add(hcahost_devs[1], &p);
 	expect_none(NULL, ENODEV,
 		    "mlx5_1 port 2: no IP on the port; ip addr add "
 		    "ADDRESS/BITS dev DEV");
@@ -280,8 +238,8 @@ static void
 no_device_at_all(void **state)
 {
 	(void)state;
-	hca_dev_remove(devs[0]);
-	hca_dev_remove(devs[1]);
+	hca_dev_remove(hcahost_devs[0]);
+	hca_dev_remove(hcahost_devs[1]);
 	expect_none(NULL, ENODEV,
 		    "this machine has no RDMA device; say --protocol=tcp");
 	expect_none("auto", ENODEV,
@@ -311,10 +269,10 @@ static int
 close_and_remove(struct ibv_context *ctx)
 {
 	bool goes = strcmp(ctx->device->name, "mlx5_1") == 0;
-	int rc = process->close_device(ctx);
+	int rc = hcahost_real->close_device(ctx);
 
 	if (goes)
-		hca_dev_remove(devs[1]);
+		hca_dev_remove(hcahost_devs[1]);
 	return rc;
 }
 
@@ -322,7 +280,7 @@ static void
 a_device_that_goes_meanwhile_is_left_out(void **state)
 {
 	(void)state;
-	v.close_device = close_and_remove;
+	hcahost_v.close_device = close_and_remove;
 	expect_none("mlx5_1", ENODEV,
 		    "mlx5_1 cannot be opened: No such device; see dmesg");
 }
@@ -332,9 +290,9 @@ a_device_that_goes_later_is_given_back(void **state)
 {
 	(void)state;
 	assert_true(open_wanted(NULL));
-	hca_dev_remove(devs[0]);
-	hca_port_up(ports[2], false);
-	hca_run(hca, clock_.ns + KV_NS_PER_S);
+	hca_dev_remove(hcahost_devs[0]);
+	hca_port_up(hcahost_ports[2], false);
+	hca_run(hcahost_hca, hcahost_clock.ns + KV_NS_PER_S);
 	assert_int_equal(kv_rdma_ports(r), 3);
 }
 
@@ -362,28 +320,22 @@ reads_at_a_time_are_as_many_as_the_device_says(void **state)
 static void
 ports_beyond_the_bound_are_left_out(void **state)
 {
-	static char texts[KV_RDMA_PORTS_MAX][16], name[] = "eth1";
-	static struct sockaddr_in more[KV_RDMA_PORTS_MAX];
-	static struct ifaddrs as[KV_RDMA_PORTS_MAX];
-	const struct kv_rdma_opts o = {
-		.verbs = &v,
-		.addrs = &as[KV_RDMA_PORTS_MAX - 1],
-	};
+	static char texts[KV_RDMA_PORTS_MAX][16];
+	static struct sockaddr_in sins[KV_RDMA_PORTS_MAX];
+	static struct ifaddrs addrs[KV_RDMA_PORTS_MAX];
+	struct ifaddrs *first = hcahost_addrs;
+	struct kv_rdma_opts o = { .verbs = &hcahost_v };
 
 	(void)state;
 	for (unsigned i = 0; i < KV_RDMA_PORTS_MAX; i++) {
 		const struct hca_port_opts p = { .ip = texts[i] };
 
 		snprintf(texts[i], sizeof(texts[i]), "10.1.%u.1", i);
-		more[i].sin_family = AF_INET;
-		inet_pton(AF_INET, texts[i], &more[i].sin_addr);
-		as[i] = (struct ifaddrs){
-			.ifa_next = i ? &as[i - 1] : addrs,
-			.ifa_name = name,
-			.ifa_addr = (struct sockaddr *)&more[i],
-		};
-		hca_port_add(devs[1], &p);
+		hcahost_addr(&addrs[i], &sins[i], texts[i], first);
+		first = &addrs[i];
+		hca_port_add(hcahost_devs[1], &p);
 	}
+	o.addrs = first;
 	r = kv_rdma_open(&o, err, sizeof(err));
 	assert_non_null(r);
 	assert_int_equal(kv_rdma_ports(r), KV_RDMA_PORTS_MAX);
@@ -394,7 +346,7 @@ static void
 verbs_without_a_connection_manager_are_not_enough(void **state)
 {
 	(void)state;
-	v.create_event_channel = NULL;
+	hcahost_v.create_event_channel = NULL;
 	expect_none(NULL, ENOTSUP,
 		    "there is no librdmacm; install it, or say --protocol=tcp");
 }
