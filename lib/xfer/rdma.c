@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/fault.h"
 #include "base/log.h"
@@ -135,6 +136,8 @@ port_add(struct kv_rdma *r, const struct kv_rdmadev *d, char *err,
 		.port = d->port,
 		.initiates = reads_of(d->limits.init_rd_atom_max),
 		.responds = reads_of(d->limits.rd_atom_max),
+		.is_ordered = r->env.is_ordered,
+		.traffic_class = r->env.traffic_class,
 	};
 	if (r->n && strcmp(r->devs[r->n - 1].name, d->name) == 0) {
 		nic->ctx = nic[-1].ctx;
@@ -152,9 +155,15 @@ port_add(struct kv_rdma *r, const struct kv_rdmadev *d, char *err,
 	r->ports[r->n++] = nic;
 }
 
+static bool
+is_for(const struct kv_mcenv *env, const struct kv_rdmadev *d)
+{
+	return d->is_usable && (env->port == 0 || env->port == d->port);
+}
+
 /* NULL, with errno and words, when none of them opens. */
 static struct kv_rdma *
-open_all(const struct kv_rdmaverbs *v, const struct kv_rdmadev *list, size_t n,
+open_all(const struct kv_rdma *like, const struct kv_rdmadev *list, size_t n,
 	 char *err, size_t errlen)
 {
 	struct kv_rdma *r = KV_FAULT_POINT() ? NULL : calloc(1, sizeof(*r));
@@ -164,9 +173,9 @@ open_all(const struct kv_rdmaverbs *v, const struct kv_rdmadev *list, size_t n,
 		errno = ENOMEM;
 		return NULL;
 	}
-	r->v = v;
+	*r = *like;
 	for (size_t i = 0; i < n && r->n < KV_RDMA_PORTS_MAX; i++)
-		if (list[i].is_usable)
+		if (is_for(&r->env, &list[i]))
 			port_add(r, &list[i], err, errlen);
 	if (r->n)
 		return r;
@@ -175,39 +184,52 @@ open_all(const struct kv_rdmaverbs *v, const struct kv_rdmadev *list, size_t n,
 	return NULL;
 }
 
+/* 0, or -ENODEV: RDMA is not wanted. */
+static int
+env_take(struct kv_rdma *like, const struct kv_rdma_opts *o, char *err,
+	 size_t errlen)
+{
+	if (o->env)
+		like->env = *o->env;
+	else
+		kv_mcenv_read(&like->env, (const char *const *)environ);
+	if (!like->env.is_tcp)
+		return 0;
+	snprintf(err, errlen, "MC_FORCE_TCP is set; unset it");
+	return -ENODEV;
+}
+
 struct kv_rdma *
 kv_rdma_open(const struct kv_rdma_opts *o, char *err, size_t n)
 {
+	struct kv_rdma like = { .v = o->verbs, .root = o->root };
 	const struct kv_rdmadev_opts l = {
-		.wanted = o->wanted ? o->wanted : "",
+		.wanted = o->wanted && o->wanted[0] ? o->wanted
+						    : like.env.devices,
 		.root = o->root || o->verbs ? o->root : "",
 		.verbs = o->verbs,
 		.addrs = o->addrs,
 	};
 	kv_auto_free struct kv_rdmadev *list = NULL;
-	long found = kv_rdmadev_list(&l, &list, err, n);
-	const struct kv_rdmaverbs *v = o->verbs;
 	const char *why = "there is no librdmacm";
-	struct kv_rdma *r;
-	int rc = (int)found;
+	int rc = env_take(&like, o, err, n);
+	long found = rc < 0 ? rc : kv_rdmadev_list(&l, &list, err, n);
 
+	rc = (int)found;
 	if (found >= 0)
 		rc = check(l.wanted, list, (size_t)found, err, n);
 	if (rc < 0) {
 		errno = -rc;
 		return NULL;
 	}
-	if (!v)
-		v = kv_rdmaverbs_load(&why);
-	if (!v->create_event_channel) {
+	if (!like.v)
+		like.v = kv_rdmaverbs_load(&why);
+	if (!like.v->create_event_channel) {
 		snprintf(err, n, "%s; install it, or say --protocol=tcp", why);
 		errno = ENOTSUP;
 		return NULL;
 	}
-	r = open_all(v, list, (size_t)found, err, n);
-	if (r)
-		r->root = o->root;
-	return r;
+	return open_all(&like, list, (size_t)found, err, n);
 }
 
 void

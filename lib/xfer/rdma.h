@@ -13,12 +13,15 @@
  */
 
 #include "base/attr.h"
+#include "xfer/mcenv.h"
 #include "xfer/rdmadev.h"
 
 struct kv_rdma;
 
 struct kv_rdma_opts {
-	const char *wanted; /* white list, see devglob.h; NULL: all */
+	/* White list, see devglob.h; NULL or "": the environment's. */
+	const char *wanted;
+	const struct kv_mcenv *env; /* NULL: that of the process */
 	/* As in struct kv_rdmadev_opts: for tests. NULL: real ones, and no root
 	 * where there are verbs. root: of /proc, too, while it is open. */
 	const char *root;

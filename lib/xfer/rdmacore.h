@@ -11,6 +11,7 @@
 struct kv_rdma {
 	const struct kv_rdmaverbs *v;
 	const char *root; /* of /proc; NULL: the real one */
+	struct kv_mcenv env;
 	unsigned n;
 	/* All by number. Ports of one device share its context and domain. */
 	struct kv_rdmanic nics[KV_RDMA_PORTS_MAX];

@@ -36,7 +36,7 @@ mr_make(const struct kv_rdmamr *m, const struct kv_rdmanic *p, int access)
 		errno = ENOMEM;
 		return NULL;
 	}
-	if (v->reg_mr_iova2)
+	if (v->reg_mr_iova2 && !p->is_ordered)
 		mr = v->reg_mr_iova2(p->pd, m->addr, len, m->near.addr,
 				     (unsigned)access |
 					     IBV_ACCESS_RELAXED_ORDERING);

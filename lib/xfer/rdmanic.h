@@ -4,6 +4,8 @@
 /* A port of a device that this process has opened. Constant while it is used;
  * any thread. */
 
+#include <stdbool.h>
+
 #include "xfer/rdmaverbs.h"
 
 struct kv_rdmanic {
@@ -15,6 +17,8 @@ struct kv_rdmanic {
 	uint8_t port;    /* of the device */
 	/* READs at once on a queue pair: of its own, and of the other end's. */
 	uint8_t initiates, responds;
+	bool is_ordered;   /* no relaxed ordering */
+	int traffic_class; /* -1: as the system has it */
 };
 
 #endif

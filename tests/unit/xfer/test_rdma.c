@@ -9,6 +9,7 @@
 #include "test.h"
 
 static struct kv_rdma *r;
+static struct kv_mcenv env;
 static char err[512], logged[512];
 
 static void
@@ -64,6 +65,7 @@ setup(void **state)
 	rd_atom = init_rd_atom = 16;
 	r = NULL;
 	*err = *logged = '\0';
+	kv_mcenv_read(&env, NULL);
 	kv_log_set_sink(on_log, NULL);
 	return 0;
 }
@@ -84,6 +86,7 @@ open_wanted(const char *wanted)
 {
 	const struct kv_rdma_opts o = {
 		.wanted = wanted,
+		.env = &env,
 		.verbs = &hcahost_v,
 		.addrs = hcahost_addrs,
 	};
@@ -358,6 +361,24 @@ nothing_is_closed(void **state)
 	kv_rdma_close(NULL);
 }
 
+static void
+the_environment_may_say_which(void **state)
+{
+	(void)state;
+	snprintf(env.devices, sizeof(env.devices), "%s", "none");
+	assert_false(open_wanted(NULL));
+	assert_false(open_wanted(""));
+	assert_true(open_wanted("*"));
+	env.devices[0] = '\0';
+	env.port = 2;
+	assert_true(open_wanted(NULL));
+	for (unsigned i = 0; i < kv_rdma_ports(r); i++)
+		assert_int_equal(kv_rdma_port(r, i)->port, 2);
+	env.port = 0;
+	env.is_tcp = true;
+	expect_none(NULL, ENODEV, "MC_FORCE_TCP is set; unset it");
+}
+
 int
 main(void)
 {
@@ -377,6 +398,7 @@ main(void)
 		CASE(ports_beyond_the_bound_are_left_out),
 		CASE(verbs_without_a_connection_manager_are_not_enough),
 		cmocka_unit_test(nothing_is_closed),
+		CASE(the_environment_may_say_which),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
