@@ -68,7 +68,7 @@ FUZZ := $(patsubst %.c,$O/%,$(wildcard tests/fuzz/fuzz_*.c))
 IT := $(patsubst %.c,$O/%,$(wildcard tests/it/*.c tests/promise/*.c))
 BENCH := $(patsubst %.c,$O/%,$(wildcard tests/bench/bench_*.c))
 .PHONY: all check check-unit check-asan check-tsan check-valgrind check-long \
-	tests tests-long demo bench cover fuzz lint tidy format install \
+	check-vm tests tests-long demo bench cover fuzz lint tidy format install \
 	uninstall clean help FORCE
 .DELETE_ON_ERROR:
 all: $O/libkvpool.a $O/libkvpool.so $(PROGS)	## programs and libraries
@@ -117,6 +117,11 @@ check-valgrind:	## unit tests under memcheck
 MEMCHECK := valgrind -q --leak-check=full --error-exitcode=99
 check-unit: $(UNIT)	## unit tests only
 	$(Q)$(if $(UNIT),$(PROVE) -e '$(EXEC)' $(UNIT))
+check-vm:	## real verbs in a guest of QEMU; VM=short: the main ones
+	$(Q)scripts/setup check vm
+	$(SUB) all
+	$(Q)$(PROVE) -j1 -e '' \
+		$(wildcard tests/vm/$(if $(filter short,$(VM)),[0-4])*.t)
 check-long:	## 10,000 simulated pools, long promises, a soak
 	$(Q)scripts/setup check
 	$(SUB) tests-long
@@ -147,7 +152,7 @@ run-fuzz: $(FUZZ)
 
 C_FILES = $(SRC) $(HEADERS) $(wildcard tests/*/*.h tests/api/*.c)
 SCRIPTS = .ci/run $(wildcard scripts/* tests/lib/*.sh tests/it/*.t \
-	tests/long/*.t)
+	tests/long/*.t tests/vm/*)
 MANUALS = $(wildcard man/*.[1-8])
 LINTS := $(addprefix lint-,layers symbols man proto format cppcheck shell mdoc)
 lint:		## all checks of sources, scripts and manuals
