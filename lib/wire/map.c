@@ -104,3 +104,70 @@ kv_map_values_parse(const struct kv_msg *msg, size_t count,
 	out->bytes = kv_cut_take(&c, bytes);
 	return kv_cut_done(&c) ? 0 : -EPROTO;
 }
+
+static size_t
+window_bytes(unsigned ports)
+{
+	return sizeof(struct kv_window) + ports * sizeof(struct kv_le32);
+}
+
+struct kv_map_window
+kv_map_window_get(const struct kv_map_windows *w, unsigned i)
+{
+	const uint8_t *p = w->records + i * window_bytes(w->ports);
+	const struct kv_window *rec = (const void *)p;
+
+	return (struct kv_map_window){
+		.addr = kv_get64(rec->addr),
+		.len = kv_get64(rec->len),
+		.keys = (const void *)(rec + 1),
+	};
+}
+
+bool
+kv_map_windows_take(struct kv_cut *c, unsigned count, unsigned ports,
+		    struct kv_map_windows *out)
+{
+	struct kv_map_window w;
+	unsigned i;
+
+	out->count = count;
+	out->ports = ports;
+	if (ports > KV_RAILS_MAX)
+		c->bad = true;
+	out->records = kv_cut_array(c, count, window_bytes(ports));
+	for (i = 0; i < count && !c->bad; i++) {
+		w = kv_map_window_get(out, i);
+		c->bad = w.len > UINT64_MAX - w.addr;
+	}
+	return !c->bad;
+}
+
+static bool
+piece_is_inside(const struct kv_piece *p, const struct kv_map_windows *w)
+{
+	uint64_t off = kv_get64(p->off), len = kv_get32(p->len);
+	struct kv_map_window in;
+
+	if (kv_get32(p->window) >= w->count || len == 0)
+		return false;
+	in = kv_map_window_get(w, kv_get32(p->window));
+	return off <= in.len && len <= in.len - off;
+}
+
+const struct kv_piece *
+kv_map_pieces_take(struct kv_cut *c, const struct kv_map_windows *w,
+		   unsigned count, uint64_t bytes)
+{
+	const struct kv_piece *p = kv_cut_array(c, count, sizeof(*p));
+	unsigned i;
+
+	for (i = 0; i < count && !c->bad; i++) {
+		c->bad = !piece_is_inside(&p[i], w) ||
+			 kv_get32(p[i].len) > bytes;
+		bytes -= kv_get32(p[i].len);
+	}
+	if (bytes)
+		c->bad = true;
+	return c->bad ? NULL : p;
+}

@@ -75,4 +75,32 @@ struct kv_map_values {
 int kv_map_values_parse(const struct kv_msg *msg, size_t count,
 			struct kv_map_values *out);
 
+/* ---- PUT and GET of KV_MODE_RDMA ---- */
+
+/* The windows of one, checked. */
+struct kv_map_windows {
+	unsigned count;
+	unsigned ports;
+	const uint8_t *records;
+};
+
+struct kv_map_window {
+	uint64_t addr; /* addr + len does not overflow */
+	uint64_t len;
+	const struct kv_le32 *keys; /* ports */
+};
+
+/* False when they are broken (the cut is then bad). */
+bool kv_map_windows_take(struct kv_cut *c, unsigned count, unsigned ports,
+			 struct kv_map_windows *out);
+/* The i-th one. */
+struct kv_map_window kv_map_window_get(const struct kv_map_windows *w,
+				       unsigned i);
+
+/* The next `count` pieces, which lie in these windows and are `bytes` together.
+ * NULL when they are broken (the cut is then bad). */
+const struct kv_piece *kv_map_pieces_take(struct kv_cut *c,
+					  const struct kv_map_windows *w,
+					  unsigned count, uint64_t bytes);
+
 #endif

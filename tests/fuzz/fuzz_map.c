@@ -136,6 +136,43 @@ read_hello_r(struct kv_msg msg)
 	touch(out.text, strlen(out.text));
 }
 
+/* Behind the windows come pieces, behind a count and what they add up to. */
+static void
+read_windows(struct kv_msg msg, unsigned count, unsigned ports)
+{
+	const struct kv_le64 *bytes;
+	const struct kv_piece *p;
+	const struct kv_le32 *n;
+	struct kv_map_windows w;
+	struct kv_map_window in;
+	struct kv_cut c;
+	uint64_t sum = 0;
+	unsigned i;
+
+	kv_cut_init(&c, &msg);
+	if (!kv_map_windows_take(&c, count, ports, &w))
+		return;
+	for (i = 0; i < count; i++) {
+		in = kv_map_window_get(&w, i);
+		touch(in.keys, ports * sizeof(*in.keys));
+		if (in.addr + in.len < in.addr)
+			abort();
+	}
+	n = kv_cut_take(&c, sizeof(*n));
+	bytes = kv_cut_take(&c, sizeof(*bytes));
+	if (!n || !bytes)
+		return;
+	p = kv_map_pieces_take(&c, &w, kv_get32(*n), kv_get64(*bytes));
+	for (i = 0; p && i < kv_get32(*n); i++) {
+		in = kv_map_window_get(&w, kv_get32(p[i].window));
+		if (kv_get64(p[i].off) + kv_get32(p[i].len) > in.len)
+			abort();
+		sum += kv_get32(p[i].len);
+	}
+	if (p && sum != kv_get64(*bytes))
+		abort();
+}
+
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -145,7 +182,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	msg.tail = data + 2;
 	msg.tail_len = size - 2;
-	switch (data[0] % 6) {
+	switch (data[0] % 7) {
 	case 0:
 		read_lookup(msg, data[1] & 15, data[1] >> 4);
 		break;
@@ -161,8 +198,11 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	case 4:
 		read_hello(msg);
 		break;
-	default:
+	case 5:
 		read_hello_r(msg);
+		break;
+	default:
+		read_windows(msg, data[1] & 7, data[1] >> 3);
 	}
 	return 0;
 }
