@@ -99,8 +99,10 @@ struct kv_node {
 	struct kv_list pages;   /* keys that wait for pages */
 	struct kv_list hidden;  /* keys inserted, verdict awaited */
 
+	/* nodepush.c */
+	struct kv_list gets; /* with bytes on their way out */
+
 	/* nodeget.c */
-	struct kv_list gets;          /* with bytes on their way out */
 	struct kv_nodeget_plan *plan; /* KV_BATCH_KEYS_MAX, for one call */
 
 	/* nodejob.c */
@@ -273,7 +275,6 @@ bool kv_nodeget_start(struct kv_nodepeer *peer, const struct kv_msg *msg);
 bool kv_nodeget_run(struct kv_nodepeer *peer, const struct kv_msg *msg);
 /* Of the i-th key of the one that is planned. */
 struct kv_hash kv_nodeget_hash(const struct kv_node *node, unsigned i);
-void kv_nodeget_peer_lost(struct kv_nodepeer *peer);
 
 /* ---- nodelookup.c ---- */
 

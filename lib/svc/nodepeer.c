@@ -20,6 +20,7 @@
 #include "store/tenants.h"
 #include "svc/gentable.h"
 #include "svc/nodecore.h"
+#include "svc/nodepush.h"
 #include "wire/msg.h"
 
 /* So long a refused peer has to read why. */
@@ -126,7 +127,7 @@ kv_nodepeer_free(struct kv_nodepeer *peer)
 	peer->conn = NULL;
 	kv_loop_timer_del(&peer->timer);
 	kv_nodeput_peer_lost(peer);
-	kv_nodeget_peer_lost(peer);
+	kv_nodepush_peer_lost(peer);
 	while ((job = KV_LIST_FIRST(&peer->jobs, struct kv_nodejob, link)))
 		kv_nodejob_end(job);
 	while ((d = KV_LIST_FIRST(&peer->data, struct kv_nodepeer_data,
