@@ -46,7 +46,7 @@ WITH_RDMA ?= $(shell $(CC) $(CPPFLAGS) -include infiniband/verbs.h \
 NO_RDMA := $(if $(WITH_RDMA),lib/xfer/rdma_none.c,$(filter-out %_none.c,\
 	$(wildcard lib/xfer/rdma*.c tests/unit/xfer/test_rdma*.c \
 	tests/unit/xfer/test_hca*.c \
-	tests/mock/hca*.c tests/mock/rdmarig.c)))
+	tests/mock/hca*.c tests/mock/rdmarig.c tests/mock/railrig.c)))
 
 # The shared library leaves out what only the daemons and programs need.
 LIB := $(filter-out lib/python/% $(NO_RDMA),$(wildcard lib/*/*.c))

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <stdio.h>
 
+#include "xfer/rdmalink.h"
 #include "xfer/rdmaregion.h"
 
 static const char why_not[] =
@@ -113,4 +114,118 @@ kv_rdmaregion_far(const struct kv_rdmaregion *g)
 {
 	(void)g;
 	return NULL;
+}
+
+/* ---- rdmaloop.h ---- */
+
+struct kv_rdmaloop *
+kv_rdmaloop_new(struct kv_rdma *r, struct kv_loop *loop, bool listens)
+{
+	(void)r;
+	(void)loop;
+	(void)listens;
+	errno = ENOTSUP;
+	return NULL;
+}
+
+void
+kv_rdmaloop_free(struct kv_rdmaloop *rl)
+{
+	(void)rl;
+}
+
+unsigned
+kv_rdmaloop_rails(const struct kv_rdmaloop *rl,
+		  struct kv_rail_rec out[KV_RAILS_MAX])
+{
+	(void)rl;
+	(void)out;
+	return 0;
+}
+
+/* ---- rdmalink.h: there is none ---- */
+
+struct kv_rdmalink *
+kv_rdmalink_new(struct kv_rdmaloop *rl, struct kv_conn *c,
+		const struct kv_rdmalink_opts *o)
+{
+	(void)rl;
+	(void)c;
+	(void)o;
+	errno = ENOTSUP;
+	return NULL;
+}
+
+void
+kv_rdmalink_free(struct kv_rdmalink *l)
+{
+	(void)l;
+}
+
+void *
+kv_rdmalink_arg(const struct kv_rdmalink *l)
+{
+	(void)l;
+	return NULL;
+}
+
+void
+kv_rdmalink_tell(struct kv_rdmalink *l)
+{
+	(void)l;
+}
+
+bool
+kv_rdmalink_take(struct kv_rdmalink *l, const struct kv_msg *msg)
+{
+	(void)l;
+	(void)msg;
+	return false;
+}
+
+unsigned
+kv_rdmalink_rails(const struct kv_rdmalink *l)
+{
+	(void)l;
+	return 0;
+}
+
+bool
+kv_rdmalink_is_settled(const struct kv_rdmalink *l)
+{
+	(void)l;
+	return false;
+}
+
+const char *
+kv_rdmalink_why(const struct kv_rdmalink *l)
+{
+	(void)l;
+	return "";
+}
+
+void
+kv_rdmalink_start(struct kv_rdmalink *l, struct kv_rdmaxfer *x)
+{
+	(void)l;
+	(void)x;
+}
+
+void
+kv_rdmalink_cancel(struct kv_rdmaxfer *x)
+{
+	(void)x;
+}
+
+void
+kv_rdmalink_await(struct kv_rdmalink *l, struct kv_rdmaend *e)
+{
+	(void)l;
+	(void)e;
+}
+
+void
+kv_rdmalink_forget(struct kv_rdmaend *e)
+{
+	(void)e;
 }

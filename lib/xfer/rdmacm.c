@@ -499,6 +499,12 @@ kv_rdmacm_unlisten(struct kv_rdmalisten *l)
 	free(l);
 }
 
+uint16_t
+kv_rdmacm_port(const struct kv_rdmalisten *l)
+{
+	return ntohs(l->cm->v->get_src_port(l->id));
+}
+
 /* ---- the channel ---- */
 
 struct kv_rdmacm *

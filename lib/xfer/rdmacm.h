@@ -75,6 +75,8 @@ struct kv_rdmalisten *kv_rdmacm_listen(struct kv_rdmacm *cm,
 				       const struct sockaddr *at,
 				       kv_rdmalisten_fn *fn, void *arg);
 void kv_rdmacm_unlisten(struct kv_rdmalisten *l);
+/* The port of the address, which was 0 perhaps. */
+uint16_t kv_rdmacm_port(const struct kv_rdmalisten *l);
 
 /* With a queue pair of the port that was named. 0; or -errno, and it is to be
  * given up: -ECONNRESET: whoever dialled has ended it meanwhile. */

@@ -84,7 +84,7 @@ struct kv_rdmaxfer {
 	enum kv_rdmaxfer_kind kind;
 	const struct kv_rdmarange *near, *far; /* both add up to bytes */
 	uint64_t bytes;                        /* > 0 */
-	uint32_t number; /* WRITE: as the other side awaits it */
+	uint32_t number; /* WRITE: as the other side awaits it; < 2^20 */
 	/* Nothing is touched for it any more. 0; -EHOSTUNREACH (no rail, or
 	 * none any more); -ECANCELED; -EACCES (the other side's keys or bounds
 	 * are wrong); -EFAULT (this side's are); -EIO. Of a WRITE that failed
@@ -96,11 +96,17 @@ struct kv_rdmaxfer {
 	struct kv_rdmalink *to;
 	struct kv_rdmaplan plan;
 	struct kv_list again; /* slices to be tried again */
-	uint64_t qps;         /* bits of those that carry an end of it */
+	uint64_t qps;         /* bits of those that carry a part of it */
+	uint64_t to_end;      /* and of those that have yet to tell its end */
 	unsigned out;         /* slices and ends under way */
-	unsigned fencing;     /* slices that wait for QPFENCE_R */
-	uint8_t round;
+	uint16_t near_ports, far_ports; /* that can be used for its memory */
+	uint8_t round, ends;
 	uint8_t state;
+	bool has_ended;  /* the ends of this round are chosen */
+	bool is_asked;   /* it stands in a QPFENCE under way, */
+	bool is_telling; /* which says that it is given up */
+	bool is_told;    /* the other side knows that it is given up */
+	bool is_fenced;  /* given up: its queue pairs are fenced */
 	int status;
 	struct kv_defer over;
 };
@@ -125,7 +131,8 @@ struct kv_rdmaend {
 	struct kv_list link;
 	uint32_t number; /* to be told to who moves */
 	uint8_t round;
-	unsigned ends; /* that came in this round */
+	uint8_t ends, total; /* that came in this round; of so many */
+	bool is_given_up;    /* over when the queue pairs are fenced */
 	int status;
 	struct kv_defer over;
 };

@@ -1,0 +1,516 @@
+/* Which ports are paired, and when they are dialled. See rdmalinkcore.h. */
+#include <arpa/inet.h>
+#include <assert.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/attr.h"
+#include "base/log.h"
+#include "base/num.h"
+#include "xfer/rdmalinkcore.h"
+
+#define DIAL_NS      (1 * KV_NS_PER_S)
+#define SETTLE_NS    (500 * KV_NS_PER_MS)
+#define PAUSE_NS     (100 * KV_NS_PER_MS)
+#define PAUSE_NS_MAX (5 * KV_NS_PER_S)
+
+/* ---- which ports ---- */
+
+double
+kv_rdmadial_speed(uint32_t mbit_per_s)
+{
+	return (mbit_per_s ? mbit_per_s : 10000) / 8000.0;
+}
+
+static bool
+is_prefix(const uint8_t *a, const uint8_t *b, unsigned bits)
+{
+	unsigned whole = bits / 8, rest = bits % 8;
+
+	if (bits == 0 || bits > 128 || memcmp(a, b, whole) != 0)
+		return false;
+	return rest == 0 || (a[whole] ^ b[whole]) >> (8 - rest) == 0;
+}
+
+/* The own address in the network of that one; else any. */
+static unsigned
+ip_towards(const struct kv_rdmadev *near, const struct kv_rail_rec *far,
+	   bool *is_same)
+{
+	unsigned i, bits;
+
+	for (i = 0; i < near->n_ips; i++) {
+		bits = near->ip_bits[i] > far->bits ? near->ip_bits[i]
+						    : far->bits;
+		*is_same = is_prefix(near->ips[i].s6_addr, far->ip, bits);
+		if (*is_same)
+			return i;
+	}
+	*is_same = false;
+	return 0;
+}
+
+static bool
+is_same_network(const struct kv_rdmadev *near, const struct kv_rail_rec *far)
+{
+	bool is_same;
+
+	ip_towards(near, far, &is_same);
+	return is_same;
+}
+
+struct choice {
+	const struct kv_rdmadev *near;
+	const struct kv_rail_rec *far;
+	unsigned n_near, n_far;
+	unsigned used_near[KV_RDMA_PORTS_MAX], used_far[KV_RAILS_MAX];
+};
+
+/* Less is better: another network, then ports that are in pairs already, then
+ * how far from its place in the list. */
+static unsigned
+cost(const struct choice *c, unsigned near, unsigned far, unsigned used)
+{
+	unsigned distance = near > far ? near - far : far - near;
+	unsigned other = !is_same_network(&c->near[near], &c->far[far]);
+
+	return other * 10000 + used * 100 + distance;
+}
+
+static unsigned
+best_far(const struct choice *c, unsigned near)
+{
+	unsigned far, best = 0, least = UINT_MAX, n;
+
+	for (far = 0; far < c->n_far; far++) {
+		n = cost(c, near, far, c->used_far[far]);
+		if (n >= least)
+			continue;
+		least = n;
+		best = far;
+	}
+	return best;
+}
+
+static unsigned
+best_near(const struct choice *c, unsigned far)
+{
+	unsigned near, best = 0, least = UINT_MAX, n;
+
+	for (near = 0; near < c->n_near; near++) {
+		n = cost(c, near, far, c->used_near[near]);
+		if (n >= least)
+			continue;
+		least = n;
+		best = near;
+	}
+	return best;
+}
+
+unsigned
+kv_rdmadial_pairs(const struct kv_rdmadev *near, unsigned n_near,
+		  const struct kv_rail_rec *far, unsigned n_far,
+		  struct kv_rdmadial_pair out[KV_RDMALINK_RAILS])
+{
+	struct choice c = { near, far, n_near, n_far, { 0 }, { 0 } };
+	unsigned i, j, n = 0;
+	bool is_any = false, is_same;
+
+	for (i = 0; i < n_near && n_far > 0; i++) {
+		j = best_far(&c, i);
+		is_any |= is_same_network(&near[i], &far[j]);
+		c.used_near[i]++;
+		c.used_far[j]++;
+		out[n++] = (struct kv_rdmadial_pair){ (uint8_t)i, (uint8_t)j };
+	}
+	for (j = 0; j < n_far && n_near > 0 && n < KV_RDMALINK_RAILS; j++) {
+		if (c.used_far[j])
+			continue;
+		i = best_near(&c, j);
+		is_same = is_same_network(&near[i], &far[j]);
+		/* Where networks tell, there is no way to it. */
+		if (is_any && !is_same)
+			continue;
+		c.used_near[i]++;
+		c.used_far[j]++;
+		out[n++] = (struct kv_rdmadial_pair){ (uint8_t)i, (uint8_t)j };
+	}
+	return n;
+}
+
+/* ---- rails ---- */
+
+static void
+rail_clear(struct kv_rdmalink *l, struct kv_rdmarail *rail)
+{
+	uint64_t bits = rail->slots;
+
+	while (bits)
+		kv_rdmarail_drop(l->slots[kv_rdmalink_pop(&bits)], -ECANCELED);
+	*rail = (struct kv_rdmarail){ 0 };
+	l->share[rail - l->rails] = (struct kv_rdmashare_rail){ 0 };
+}
+
+static struct kv_rdmarail *
+rail_find(struct kv_rdmalink *l, unsigned near, const struct kv_rail_rec *to)
+{
+	struct kv_rdmarail *rail;
+
+	for (rail = l->rails; rail < l->rails + KV_RDMALINK_RAILS; rail++)
+		if (rail->is_used && rail->near == near &&
+		    memcmp(&rail->to, to, sizeof(*to)) == 0)
+			return rail;
+	return NULL;
+}
+
+static void
+rail_aim(struct kv_rdmarail *rail, const struct kv_rail_rec *to)
+{
+	rail->to = *to;
+	rail->far = to->number;
+}
+
+static void
+rail_new(struct kv_rdmalink *l, unsigned near, const struct kv_rail_rec *to)
+{
+	struct kv_rdmarail *rail = l->rails;
+
+	while (rail->is_used)
+		rail++;
+	*rail = (struct kv_rdmarail){
+		.is_used = true,
+		.near = (uint8_t)near,
+		.ramp = 1,
+		.pause_ns = PAUSE_NS,
+	};
+	rail_aim(rail, to);
+}
+
+/* Of ports that are in several pairs each has its part. */
+static void
+speeds_set(struct kv_rdmalink *l)
+{
+	unsigned near[KV_RDMA_PORTS_MAX] = { 0 }, far[KV_RAILS_MAX] = { 0 };
+	struct kv_rdmarail *rail, *end = l->rails + KV_RDMALINK_RAILS;
+	double n, f;
+
+	for (rail = l->rails; rail < end; rail++) {
+		near[rail->near] += rail->is_used;
+		far[rail->far] += rail->is_used;
+	}
+	for (rail = l->rails; rail < end; rail++) {
+		if (!rail->is_used)
+			continue;
+		n = kv_rdmadial_speed(l->rl->r->devs[rail->near].mbit_per_s) /
+		    near[rail->near];
+		f = kv_rdmadial_speed(kv_get32(rail->to.mbit_per_s)) /
+		    far[rail->far];
+		rail->speed = n < f ? n : f;
+		kv_rdmarail_share(l, rail);
+	}
+}
+
+/* Rails that were there before go on. */
+static void
+rails_set(struct kv_rdmalink *l)
+{
+	struct kv_rdmadial_pair pairs[KV_RDMALINK_RAILS];
+	const struct kv_rdma *r = l->rl->r;
+	uint32_t stay = 0, fresh = 0;
+	struct kv_rdmarail *rail;
+	unsigned i, n;
+
+	n = kv_rdmadial_pairs(r->devs, r->n, l->recs, l->n_recs, pairs);
+	for (i = 0; i < n; i++) {
+		rail = rail_find(l, pairs[i].near, &l->recs[pairs[i].far]);
+		if (rail)
+			stay |= 1u << (rail - l->rails);
+		else
+			fresh |= 1u << i;
+	}
+	for (i = 0; i < KV_RDMALINK_RAILS; i++)
+		if (l->rails[i].is_used && !(stay >> i & 1))
+			rail_clear(l, &l->rails[i]);
+	for (i = 0; i < n; i++)
+		if (fresh >> i & 1)
+			rail_new(l, pairs[i].near, &l->recs[pairs[i].far]);
+	speeds_set(l);
+}
+
+/* Each number once: keys go by it. */
+static bool
+recs_are_good(const struct kv_rail_rec *recs, unsigned n)
+{
+	uint32_t seen = 0;
+	unsigned i;
+
+	for (i = 0; i < n; i++) {
+		if (recs[i].number >= KV_RAILS_MAX ||
+		    seen >> recs[i].number & 1 || recs[i].bits > 128 ||
+		    kv_get16(recs[i].port) == 0)
+			return false;
+		seen |= 1u << recs[i].number;
+	}
+	return true;
+}
+
+bool
+kv_rdmadial_take(struct kv_rdmalink *l, const struct kv_msg *msg)
+{
+	const struct kv_rails *body = msg->body;
+	uint32_t n = kv_get32(body->count);
+	struct kv_rail_rec recs[KV_RAILS_MAX];
+
+	if (n > KV_RAILS_MAX || kv_get32(body->zero) != 0 ||
+	    msg->tail_len != n * sizeof(recs[0]))
+		return false;
+	if (n > 0)
+		memcpy(recs, msg->tail, msg->tail_len);
+	if (!recs_are_good(recs, n))
+		return false;
+	if (l->is_told && n == l->n_recs &&
+	    memcmp(l->recs, recs, n * sizeof(recs[0])) == 0)
+		return true;
+	memcpy(l->recs, recs, n * sizeof(recs[0]));
+	l->n_recs = n;
+	rails_set(l);
+	if (!l->is_told)
+		l->settle_ns = kv_loop_now(l->loop) + SETTLE_NS;
+	l->is_told = true;
+	kv_rdmadial_look(l);
+	return true;
+}
+
+/* ---- dialling ---- */
+
+static const char *
+word_of(int why)
+{
+	switch (-why) {
+	case EHOSTUNREACH:
+		return "no way leads there";
+	case ECONNREFUSED:
+		return "refused";
+	case ETIMEDOUT:
+		return "no answer";
+	case ECONNRESET:
+		return "ended by the other side";
+	case ENODEV:
+		return "the device is gone, or its queues are full";
+	default:
+		return strerror(-why);
+	}
+}
+
+static void
+why_set(struct kv_rdmalink *l, const struct kv_rdmarail *rail, int why)
+{
+	const struct kv_rdmadev *dev = &l->rl->r->devs[rail->near];
+	char ip[INET6_ADDRSTRLEN] = "";
+
+	if (l->o.dials)
+		inet_ntop(AF_INET6, rail->to.ip, ip, sizeof(ip));
+	snprintf(l->why, sizeof(l->why), "%s port %u to %s%s: %s", dev->name,
+		 dev->port, l->o.dials ? "" : "who dialled",
+		 strncmp(ip, "::ffff:", 7) == 0 ? ip + 7 : ip, word_of(why));
+}
+
+static int
+dial(struct kv_rdmalink *l, struct kv_rdmarail *rail)
+{
+	const struct kv_rdmadev *dev = &l->rl->r->devs[rail->near];
+	struct kv_rail_word word = {
+		.magic = kv_le32(KV_RAIL_MAGIC),
+		.qp = kv_le32(l->next_qp++),
+		.token = kv_le64(l->o.token),
+		.near = rail->near,
+		.far = rail->far,
+	};
+	struct kv_rdmaconn_opts o = {
+		.ops = &kv_rdmarail_conn_ops,
+		.word = &word,
+		.bytes = sizeof(word),
+		.deadline_ns = kv_loop_now(l->loop) + DIAL_NS,
+	};
+	struct sockaddr_storage from, to;
+	struct kv_rdmaslot *s;
+	bool is_same;
+	unsigned i = ip_towards(dev, &rail->to, &is_same);
+
+	s = kv_rdmarail_slot(l, rail, kv_get32(word.qp));
+	if (!s)
+		return -ENOMEM;
+	o.arg = s;
+	kv_rdmaloop_addr(&dev->ips[i], 0, &from);
+	kv_rdmaloop_addr(rail->to.ip, kv_get16(rail->to.port), &to);
+	s->conn = kv_rdmacm_dial(l->rl->cm, (struct sockaddr *)&from,
+				 (struct sockaddr *)&to, &o);
+	if (s->conn)
+		return 0;
+	kv_rdmarail_drop(s, -errno);
+	return 0;
+}
+
+static void
+back_off(struct kv_rdmalink *l, struct kv_rdmarail *rail)
+{
+	uint64_t pause = rail->pause_ns;
+
+	rail->dial_ns = kv_loop_now(l->loop) + pause / 2 +
+			kv_rng_below(&l->rng, pause / 2);
+	rail->pause_ns = kv_min_u64(2 * pause, PAUSE_NS_MAX);
+}
+
+void
+kv_rdmadial_up(struct kv_rdmarail *rail)
+{
+	rail->is_proven = true;
+	rail->tries = 0;
+	rail->pause_ns = PAUSE_NS;
+}
+
+static bool
+is_paired(const struct kv_rdmalink *l, uint8_t near, uint8_t far)
+{
+	unsigned i;
+
+	for (i = 0; i < KV_RDMALINK_RAILS; i++)
+		if (l->rails[i].is_used && l->rails[i].near == near &&
+		    l->rails[i].far == far)
+			return true;
+	return false;
+}
+
+/* Another port of the other side, perhaps. */
+static bool
+try_next(const struct kv_rdmalink *l, struct kv_rdmarail *rail)
+{
+	const struct kv_rail_rec *to;
+	unsigned i = 0;
+
+	if (rail->is_proven)
+		return false;
+	while (i < l->n_recs && l->recs[i].number != rail->far)
+		i++;
+	while (++rail->tries % l->n_recs != 0) {
+		to = &l->recs[++i % l->n_recs];
+		if (is_paired(l, rail->near, to->number))
+			continue;
+		rail_aim(rail, to);
+		return true;
+	}
+	return false;
+}
+
+void
+kv_rdmadial_lost(struct kv_rdmalink *l, struct kv_rdmarail *rail,
+		 const struct kv_rdmaslot *s, int why)
+{
+	/* One of several dials to a port that was left already. */
+	bool is_old = s->far != rail->far;
+
+	why_set(l, rail, why);
+	kv_debug("rdma: %s", l->why);
+	if (!l->o.dials || l->is_closing || is_old)
+		return;
+	if (l->n_recs > 0 && try_next(l, rail))
+		rail->dial_ns = 0;
+	else if (rail->dial_ns <= kv_loop_now(l->loop)) {
+		rail->has_failed = true;
+		back_off(l, rail);
+	}
+	(void)kv_loop_timer_set(l->loop, &l->dial, kv_loop_now(l->loop));
+}
+
+/* ---- the timer ---- */
+
+static bool
+is_decided(const struct kv_rdmarail *rail)
+{
+	return !rail->is_used || rail->has_failed ||
+	       (rail->up && rail->up == rail->slots);
+}
+
+static void
+settle(struct kv_rdmalink *l)
+{
+	unsigned i;
+
+	if (l->is_settled || !l->is_told)
+		return;
+	for (i = 0; i < KV_RDMALINK_RAILS && is_decided(&l->rails[i]); i++)
+		;
+	if (i < KV_RDMALINK_RAILS && kv_loop_now(l->loop) < l->settle_ns)
+		return;
+	l->is_settled = true;
+	if (l->o.ops && l->o.ops->settled)
+		kv_loop_defer(l->loop, &l->settled);
+}
+
+static bool
+is_short(const struct kv_rdmarail *rail)
+{
+	return rail->is_used &&
+	       __builtin_popcountll(rail->slots) < KV_RDMALINK_QPS;
+}
+
+static void
+rail_dial(struct kv_rdmalink *l, struct kv_rdmarail *rail)
+{
+	uint64_t now = kv_loop_now(l->loop);
+
+	while (is_short(rail) && rail->dial_ns <= now)
+		if (dial(l, rail) < 0)
+			back_off(l, rail);
+}
+
+static void
+on_dial(struct kv_timer *t)
+{
+	struct kv_rdmalink *l = KV_CONTAINER_OF(t, struct kv_rdmalink, dial);
+	uint64_t next = UINT64_MAX;
+	struct kv_rdmarail *rail;
+
+	for (rail = l->rails; rail < l->rails + KV_RDMALINK_RAILS; rail++) {
+		rail_dial(l, rail);
+		if (is_short(rail))
+			next = kv_min_u64(next, rail->dial_ns);
+	}
+	settle(l);
+	if (l->is_told && !l->is_settled)
+		next = kv_min_u64(next, l->settle_ns);
+	if (next != UINT64_MAX)
+		(void)kv_loop_timer_set(l->loop, t, next);
+}
+
+void
+kv_rdmadial_look(struct kv_rdmalink *l)
+{
+	if (l->o.dials && !l->is_closing)
+		(void)kv_loop_timer_set(l->loop, &l->dial,
+					kv_loop_now(l->loop));
+}
+
+static void
+on_settled(struct kv_defer *d)
+{
+	struct kv_rdmalink *l = KV_CONTAINER_OF(d, struct kv_rdmalink, settled);
+
+	l->o.ops->settled(l);
+}
+
+void
+kv_rdmadial_init(struct kv_rdmalink *l)
+{
+	l->dial.fn = on_dial;
+	l->settled.fn = on_settled;
+}
+
+void
+kv_rdmadial_fini(struct kv_rdmalink *l)
+{
+	kv_loop_timer_del(&l->dial);
+	kv_loop_defer_del(&l->settled);
+}

@@ -1,0 +1,345 @@
+/* Work requests of transfers: which queue pair takes what. See rdmalinkcore.h.
+ */
+#include <endian.h>
+#include <errno.h>
+
+#include "base/num.h"
+#include "xfer/rdmalinkcore.h"
+
+enum {
+	SLICE_BYTES = 1 << 20,
+	LEAST_BYTES = 64 << 10,
+	DEEP = 4,
+	PROOF_BYTES = 8, /* that a read takes to prove writes before it */
+};
+
+static const struct kv_rdmashare shape = { SLICE_BYTES, LEAST_BYTES, DEEP };
+
+/* ---- which rails ---- */
+
+static uint16_t
+ports_of(const struct kv_rdmamem *m)
+{
+	uint16_t ports = 0;
+	unsigned i;
+
+	for (i = 0; i < KV_RDMA_PORTS_MAX; i++)
+		ports |= (uint16_t)((m->keys[i] != 0) << i);
+	return ports;
+}
+
+/* Those that can be used for all of the list. */
+static uint16_t
+ports_of_list(const struct kv_rdmarange *list, uint64_t bytes)
+{
+	const struct kv_rdmamem *last = NULL;
+	uint16_t ports = UINT16_MAX;
+
+	for (; bytes > 0; bytes -= list->len, list++) {
+		if (list->len == 0 || list->mem == last)
+			continue;
+		last = list->mem;
+		ports &= ports_of(last);
+	}
+	return ports;
+}
+
+static uint32_t
+rails_of(const struct kv_rdmalink *l, const struct kv_rdmaxfer *x)
+{
+	const struct kv_rdmarail *rail = l->rails;
+	uint32_t rails = 0;
+	unsigned i;
+
+	for (i = 0; i < l->n_rails; i++, rail++)
+		if (rail->up && x->near_ports >> rail->near & 1 &&
+		    x->far_ports >> rail->far & 1)
+			rails |= 1u << i;
+	return rails;
+}
+
+void
+kv_rdmafeed_ports(struct kv_rdmaxfer *x)
+{
+	x->near_ports = ports_of_list(x->near, x->bytes);
+	x->far_ports = ports_of_list(x->far, x->bytes);
+}
+
+/* ---- posting ---- */
+
+static struct kv_rdmaslot *
+rail_slot(const struct kv_rdmalink *l, unsigned rail)
+{
+	struct kv_rdmaslot *s, *best = NULL;
+	uint64_t bits = l->rails[rail].up;
+
+	while (bits) {
+		s = l->slots[kv_rdmalink_pop(&bits)];
+		if (!best || s->busy < best->busy)
+			best = s;
+	}
+	return best && best->busy < KV_RDMALINK_DEPTH ? best : NULL;
+}
+
+/* For the next slice, of at most *bytes. NULL: for now none takes one. */
+static struct kv_rdmaslot *
+slot_pick(const struct kv_rdmalink *l, uint32_t rails, uint64_t *bytes)
+{
+	const struct kv_rdmashare_rail *share = l->share;
+	struct kv_rdmashare_rail some[KV_RDMALINK_RAILS];
+	uint64_t now = kv_loop_now(l->loop);
+	struct kv_rdmaslot *s;
+	unsigned i;
+	int at;
+
+	for (;;) {
+		for (i = 0; i < l->n_rails; i++)
+			if (l->share[i].speed > 0 && !(rails >> i & 1))
+				break;
+		if (i < l->n_rails) {
+			for (i = 0; i < l->n_rails; i++) {
+				some[i] = l->share[i];
+				if (!(rails >> i & 1))
+					some[i].speed = 0;
+			}
+			share = some;
+		}
+		at = kv_rdmashare_pick(&shape, share, l->n_rails, l->left, now,
+				       bytes);
+		if (at < 0)
+			return NULL;
+		s = rail_slot(l, (unsigned)at);
+		if (s)
+			return s;
+		rails &= ~(1u << at);
+	}
+}
+
+static struct kv_rdmaslice *
+slice_new(struct kv_rdmaslot *slot, struct kv_rdmaxfer *x)
+{
+	struct kv_rdmaslice *s =
+		KV_LIST_FIRST(&slot->idle, struct kv_rdmaslice, link);
+
+	kv_list_del(&s->link);
+	s->w = (struct kv_rdmawr){ .done = kv_rdmamove_done };
+	s->x = x;
+	s->is_end = false;
+	s->failures = 0;
+	if (slot->busy++ == 0)
+		slot->progress_ns = kv_loop_now(slot->l->loop);
+	slot->chain[slot->n_chain++] = &s->w;
+	slot->l->chained |= kv_rdmaslot_bit(slot);
+	x->out++;
+	x->qps |= kv_rdmaslot_bit(slot);
+	return s;
+}
+
+static void
+slice_fill(struct kv_rdmaslice *s)
+{
+	struct kv_rdmaslot *slot = s->slot;
+	struct kv_rdmarail *rail = slot->rail;
+	struct ibv_send_wr *wr = &s->w.wr;
+	const struct kv_rdmapart *part = &s->part;
+	struct kv_rdmalink *l = slot->l;
+	unsigned i;
+
+	for (i = 0; i < part->n_near; i++)
+		s->sges[i] = (struct ibv_sge){
+			.addr = part->near[i].addr,
+			.length = (uint32_t)part->near[i].len,
+			.lkey = part->near[i].mem->keys[rail->near],
+		};
+	wr->opcode = s->x->kind == KV_RDMAXFER_READ ? IBV_WR_RDMA_READ
+						    : IBV_WR_RDMA_WRITE;
+	wr->sg_list = s->sges;
+	wr->num_sge = (int)part->n_near;
+	wr->wr.rdma.remote_addr = part->far.addr;
+	wr->wr.rdma.rkey = part->far.mem->keys[slot->far];
+	slot->under_way += part->far.len;
+	l->left -= part->far.len;
+	kv_rdmashare_post(&l->share[rail - l->rails], kv_loop_now(l->loop),
+			  part->far.len);
+}
+
+/* Puts what failed on another queue pair, once it may. False: none takes it
+ * for now. */
+static bool
+feed_again(struct kv_rdmalink *l, struct kv_rdmaxfer *x, uint32_t rails)
+{
+	bool is_read = x->kind == KV_RDMAXFER_READ;
+	struct kv_rdmaslice *old, *tmp, *s;
+	struct kv_rdmaslot *slot;
+	uint64_t any;
+
+	KV_LIST_FOREACH_SAFE(old, tmp, &x->again, link) {
+		if (!is_read && l->waiting & kv_rdmaslot_bit(old->slot))
+			continue;
+		slot = slot_pick(l, rails, &any);
+		if (!slot)
+			return false;
+		s = slice_new(slot, x);
+		s->part = old->part;
+		s->failures = old->failures;
+		slice_fill(s);
+		kv_list_del(&old->link);
+		kv_rdmamove_release(old);
+	}
+	return true;
+}
+
+static void
+end_post(struct kv_rdmaslot *slot, struct kv_rdmaxfer *x)
+{
+	struct kv_rdmaslice *s = slice_new(slot, x);
+	struct ibv_send_wr *wr = &s->w.wr;
+	const struct kv_rdmarange *far = x->far;
+
+	s->is_end = true;
+	if (x->kind == KV_RDMAXFER_WRITE) {
+		wr->opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+		wr->imm_data =
+			htobe32(kv_rdmaend_word(x->number, x->round, x->ends));
+		return;
+	}
+	while (far->len == 0)
+		far++;
+	s->sges[0] = (struct ibv_sge){
+		.addr = (uintptr_t)&slot->l->rl->scrap,
+		.length = (uint32_t)kv_min_u64(far->len, PROOF_BYTES),
+		.lkey = slot->l->rl->scrap_mr.near.keys[slot->rail->near],
+	};
+	wr->opcode = IBV_WR_RDMA_READ;
+	wr->sg_list = s->sges;
+	wr->num_sge = 1;
+	wr->wr.rdma.remote_addr = far->addr;
+	wr->wr.rdma.rkey = far->mem->keys[slot->far];
+}
+
+/* Everything of it is posted. When it was written again, all by queue pairs
+ * that are gone, any one brings the end. */
+static void
+ends_begin(const struct kv_rdmalink *l, struct kv_rdmaxfer *x)
+{
+	x->has_ended = true;
+	x->to_end = x->qps;
+	if (!x->to_end && x->kind == KV_RDMAXFER_WRITE)
+		x->to_end = l->up & -l->up;
+	x->ends = (uint8_t)__builtin_popcountll(x->to_end);
+}
+
+static void
+feed_ends(struct kv_rdmalink *l, struct kv_rdmaxfer *x)
+{
+	uint64_t bits, bit;
+	struct kv_rdmaslot *slot;
+
+	if (x->kind == KV_RDMAXFER_READ || x->is_asked || x->qps & l->waiting)
+		return;
+	if (!x->has_ended)
+		ends_begin(l, x);
+	for (bits = x->to_end; bits;) {
+		slot = l->slots[kv_rdmalink_pop(&bits)];
+		bit = kv_rdmaslot_bit(slot);
+		if (slot->busy == KV_RDMALINK_DEPTH)
+			continue;
+		x->to_end &= ~bit;
+		end_post(slot, x);
+	}
+}
+
+static bool
+is_posted(const struct kv_rdmaxfer *x)
+{
+	return x->plan.left == 0 && kv_list_is_empty(&x->again) &&
+	       (x->kind == KV_RDMAXFER_READ || (x->has_ended && !x->to_end));
+}
+
+/* False: no rail takes anything for now. */
+static bool
+feed(struct kv_rdmalink *l, struct kv_rdmaxfer *x)
+{
+	uint32_t rails = rails_of(l, x);
+	struct kv_rdmaslot *slot;
+	struct kv_rdmaslice *s;
+	uint64_t bytes;
+
+	if (!rails) {
+		kv_rdmamove_abort(x, l->up ? -EACCES : -EHOSTUNREACH);
+		return true;
+	}
+	if (!feed_again(l, x, rails))
+		return false;
+	while (x->plan.left > 0) {
+		slot = slot_pick(l, rails, &bytes);
+		if (!slot)
+			return false;
+		s = slice_new(slot, x);
+		kv_rdmaplan_take(&x->plan, bytes, &s->part);
+		slice_fill(s);
+	}
+	if (kv_list_is_empty(&x->again))
+		feed_ends(l, x);
+	return true;
+}
+
+/* ---- all of them ---- */
+
+void
+kv_rdmafeed_again(struct kv_rdmalink *l)
+{
+	struct kv_rdmaxfer *x, *tmp;
+
+	l->has_failed = false;
+	KV_LIST_FOREACH_SAFE(x, tmp, &l->flying, link) {
+		if (x->status < 0 || is_posted(x))
+			continue;
+		kv_list_del(&x->link);
+		kv_list_add_head(&l->queue, &x->link);
+	}
+}
+
+/* The other side has to say first what it has. */
+static bool
+waits_for_fence(const struct kv_rdmalink *l, const struct kv_rdmaxfer *x)
+{
+	return x->is_asked || (x->has_ended && x->qps & l->waiting &&
+			       x->kind == KV_RDMAXFER_WRITE);
+}
+
+void
+kv_rdmafeed_queue(struct kv_rdmalink *l)
+{
+	struct kv_rdmaxfer *x, *tmp;
+
+	KV_LIST_FOREACH_SAFE(x, tmp, &l->queue, link) {
+		if (x->status < 0 || x->state != KV_RDMAXFER_MOVING ||
+		    waits_for_fence(l, x))
+			continue;
+		if (!feed(l, x))
+			return;
+		if (x->status == 0 && !is_posted(x))
+			continue;
+		kv_list_del(&x->link);
+		kv_list_add_tail(&l->flying, &x->link);
+	}
+}
+
+void
+kv_rdmafeed_post(struct kv_rdmalink *l)
+{
+	struct kv_rdmaslot *s;
+	unsigned i, n;
+
+	while (l->chained) {
+		s = l->slots[kv_rdmalink_pop(&l->chained)];
+		n = s->n_chain;
+		s->n_chain = 0;
+		if (kv_rdmaqp_room(s->qp) >= n)
+			kv_rdmaqp_post(s->qp, s->chain, n);
+		else
+			for (i = 0; i < n; i++)
+				kv_rdmamove_done(s->chain[i], -ECANCELED);
+	}
+}

@@ -1,0 +1,216 @@
+#include "xfer/rdmaloop.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/attr.h"
+#include "base/fault.h"
+#include "base/log.h"
+#include "base/num.h"
+#include "xfer/rdmalinkcore.h"
+
+enum {
+	SENDS = 4096,   /* room for 124 queue pairs of a port */
+	RECEIVES = 512, /* transfers that end within a turn of the loop */
+};
+
+void
+kv_rdmaloop_addr(const void *ip, uint16_t port, struct sockaddr_storage *out)
+{
+	struct sockaddr_in *v4 = (struct sockaddr_in *)out;
+	struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)out;
+	struct in6_addr a;
+
+	memset(out, 0, sizeof(*out));
+	memcpy(&a, ip, sizeof(a));
+	if (IN6_IS_ADDR_V4MAPPED(&a)) {
+		v4->sin_family = AF_INET;
+		v4->sin_port = htons(port);
+		memcpy(&v4->sin_addr, &a.s6_addr[12], sizeof(v4->sin_addr));
+	} else {
+		v6->sin6_family = AF_INET6;
+		v6->sin6_port = htons(port);
+		v6->sin6_addr = a;
+	}
+}
+
+int
+kv_rdmaloop_number(const struct kv_rdmaloop *rl, const char *device,
+		   unsigned port)
+{
+	const struct kv_rdma *r = rl->r;
+	unsigned i;
+
+	for (i = 0; i < r->n; i++)
+		if (r->devs[i].port == port &&
+		    strcmp(r->devs[i].name, device) == 0)
+			return (int)i;
+	return -1;
+}
+
+/* ---- being dialled ---- */
+
+static struct kv_rdmalink *
+link_find(const struct kv_rdmaloop *rl, uint64_t token)
+{
+	struct kv_htab_node *n;
+	struct kv_rdmalink *l;
+
+	for (n = kv_htab_first(&rl->links, token); n;
+	     n = kv_htab_next(&rl->links, n)) {
+		l = KV_CONTAINER_OF(n, struct kv_rdmalink, node);
+		if (l->o.token == token)
+			return l;
+	}
+	return NULL;
+}
+
+/* The bytes are a stranger's. (They come with zeros behind them.) */
+static void
+on_asked(void *arg, struct kv_rdmaconn *c, const char *device, unsigned port,
+	 const void *bytes, size_t n)
+{
+	struct kv_rdmaloop *rl = arg;
+	int number = kv_rdmaloop_number(rl, device, port);
+	struct kv_rdmalink *l = NULL;
+	struct kv_rail_word word;
+
+	if (n >= sizeof(word)) {
+		memcpy(&word, bytes, sizeof(word));
+		if (kv_get32(word.magic) == KV_RAIL_MAGIC)
+			l = link_find(rl, kv_get64(word.token));
+	}
+	if (!l || number < 0 || word.far != number ||
+	    word.near >= KV_RAILS_MAX || word.zero[0] || word.zero[1]) {
+		kv_debug("rdma: somebody was refused at %s", device);
+		kv_rdmacm_refuse(c);
+		return;
+	}
+	kv_rdmarail_asked(l, c, (unsigned)number, &word);
+}
+
+static void
+listen_at(struct kv_rdmaloop *rl, unsigned i)
+{
+	const struct kv_rdmadev *dev = &rl->r->devs[i];
+	struct sockaddr_storage at;
+
+	if (dev->n_ips == 0) {
+		errno = EADDRNOTAVAIL;
+	} else {
+		kv_rdmaloop_addr(&dev->ips[0], 0, &at);
+		rl->listens[i] = kv_rdmacm_listen(
+			rl->cm, (struct sockaddr *)&at, on_asked, rl);
+	}
+	if (!rl->listens[i])
+		kv_warn("rdma: cannot listen at port %u of %s: %m", dev->port,
+			dev->name);
+}
+
+unsigned
+kv_rdmaloop_rails(const struct kv_rdmaloop *rl,
+		  struct kv_rail_rec out[KV_RAILS_MAX])
+{
+	const struct kv_rdmadev *dev;
+	unsigned i, n = 0;
+
+	for (i = 0; i < rl->r->n; i++) {
+		dev = &rl->r->devs[i];
+		if (!rl->listens[i] || !rl->cqs[i] || rl->cqs[i]->is_lost)
+			continue;
+		out[n] = (struct kv_rail_rec){
+			.port = kv_le16(kv_rdmacm_port(rl->listens[i])),
+			.bits = dev->ip_bits[0],
+			.number = (uint8_t)i,
+			.mbit_per_s = kv_le32(dev->mbit_per_s),
+		};
+		memcpy(out[n++].ip, &dev->ips[0], sizeof(out->ip));
+	}
+	return n;
+}
+
+/* ---- life ---- */
+
+static void
+port_open(struct kv_rdmaloop *rl, unsigned i)
+{
+	const struct kv_rdmadev *dev = &rl->r->devs[i];
+	struct kv_rdmacq_opts o = { .sends = SENDS, .receives = RECEIVES };
+	int max = dev->limits.cqe_max;
+
+	if (max > 2 * RECEIVES)
+		o.sends = (unsigned)kv_min_u64(SENDS, (uint64_t)max - RECEIVES);
+	rl->cqs[i] = kv_rdmacq_new(rl->r->ports[i], rl->loop, &o);
+	if (rl->cqs[i])
+		rl->ports[rl->n_ports++] = rl->r->ports[i];
+	else
+		kv_warn("rdma: no queues for port %u of %s: %m", dev->port,
+			dev->name);
+}
+
+static int
+loop_open(struct kv_rdmaloop *rl, bool listens)
+{
+	unsigned i;
+	int rc;
+
+	rl->cm = kv_rdmacm_new(rl->r->v, rl->loop);
+	if (!rl->cm)
+		return -errno;
+	for (i = 0; i < rl->r->n; i++)
+		port_open(rl, i);
+	if (rl->n_ports == 0)
+		return -ENODEV;
+	rc = kv_rdmamr_register(&rl->scrap_mr, rl->ports, rl->n_ports,
+				&rl->scrap, sizeof(rl->scrap),
+				KV_RDMAREGION_NEAR);
+	if (rc < 0)
+		return rc;
+	for (i = 0; i < rl->r->n && listens; i++)
+		if (rl->cqs[i])
+			listen_at(rl, i);
+	return 0;
+}
+
+struct kv_rdmaloop *
+kv_rdmaloop_new(struct kv_rdma *r, struct kv_loop *loop, bool listens)
+{
+	struct kv_rdmaloop *rl =
+		KV_FAULT_POINT() ? NULL : calloc(1, sizeof(*rl));
+	int rc;
+
+	if (!rl) {
+		errno = ENOMEM;
+		return NULL;
+	}
+	rl->r = r;
+	rl->loop = loop;
+	kv_htab_init(&rl->links);
+	rc = loop_open(rl, listens);
+	if (rc == 0)
+		return rl;
+	kv_rdmaloop_free(rl);
+	errno = -rc;
+	return NULL;
+}
+
+void
+kv_rdmaloop_free(struct kv_rdmaloop *rl)
+{
+	unsigned i;
+
+	if (!rl)
+		return;
+	assert(kv_htab_count(&rl->links) == 0);
+	kv_htab_fini(&rl->links);
+	for (i = 0; i < rl->r->n; i++)
+		kv_rdmacm_unlisten(rl->listens[i]);
+	kv_rdmamr_give_up(&rl->scrap_mr);
+	for (i = 0; i < rl->r->n; i++)
+		kv_rdmacq_free(rl->cqs[i]);
+	kv_rdmacm_free(rl->cm);
+	free(rl);
+}
