@@ -41,6 +41,16 @@ struct kv_rail_word {
 	uint8_t zero[2];
 };
 
+#define KV_CALL_MAGIC 0x3153564bu /* "KVS1" */
+
+/* The same, of a connection of frames: one queue pair, at the port of the
+ * process's TCP address. */
+struct kv_call_word {
+	struct kv_le32 magic;
+	struct kv_le16 bytes;   /* of a message, at most */
+	struct kv_le16 credits; /* messages that are taken at first */
+};
+
 /*
  * From the side that moves to the side whose memory it moves: its ends of these
  * queue pairs count no more, and the transfers begin another round, or are
@@ -73,6 +83,7 @@ struct kv_qpfence_r {
 
 KV_LE_SIZE(kv_rail_rec, 24);
 KV_LE_SIZE(kv_rail_word, 20);
+KV_LE_SIZE(kv_call_word, 8);
 KV_LE_SIZE(kv_qpfence_xfer, 8);
 
 #endif

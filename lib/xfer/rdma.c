@@ -255,3 +255,22 @@ kv_rdma_port(const struct kv_rdma *r, unsigned number)
 	assert(number < r->n);
 	return &r->devs[number];
 }
+
+void
+kv_rdma_sockaddr(const struct in6_addr *ip, uint16_t port,
+		 struct sockaddr_storage *out)
+{
+	struct sockaddr_in *v4 = (struct sockaddr_in *)out;
+	struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)out;
+
+	memset(out, 0, sizeof(*out));
+	if (IN6_IS_ADDR_V4MAPPED(ip)) {
+		v4->sin_family = AF_INET;
+		v4->sin_port = htons(port);
+		memcpy(&v4->sin_addr, &ip->s6_addr[12], sizeof(v4->sin_addr));
+	} else {
+		v6->sin6_family = AF_INET6;
+		v6->sin6_port = htons(port);
+		v6->sin6_addr = *ip;
+	}
+}

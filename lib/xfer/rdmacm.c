@@ -115,6 +115,20 @@ kv_rdmacm_arg(const struct kv_rdmaconn *c)
 	return c->o.arg;
 }
 
+void
+kv_rdmacm_pass(struct kv_rdmaconn *c, const struct kv_rdmaconn_ops *ops,
+	       void *arg)
+{
+	c->o.ops = ops;
+	c->o.arg = arg;
+}
+
+const struct sockaddr *
+kv_rdmacm_peer(const struct kv_rdmaconn *c)
+{
+	return &c->id->route.addr.dst_addr;
+}
+
 /* ---- the queue pair's way ---- */
 
 /* To a state, with what the connection manager knows for it, and our own

@@ -60,6 +60,11 @@ struct kv_rdmaconn *kv_rdmacm_dial(struct kv_rdmacm *cm,
 				   const struct sockaddr *to,
 				   const struct kv_rdmaconn_opts *opts);
 void *kv_rdmacm_arg(const struct kv_rdmaconn *c);
+/* It is another owner's from now on; in ready, or after it. */
+void kv_rdmacm_pass(struct kv_rdmaconn *c, const struct kv_rdmaconn_ops *ops,
+		    void *arg);
+/* Of the other side, once it is known; until the connection is given up. */
+const struct sockaddr *kv_rdmacm_peer(const struct kv_rdmaconn *c);
 /* Ends it, and tells the other side. NULL is fine. The queue pair is to be
  * fenced by itself. */
 void kv_rdmacm_give_up(struct kv_rdmaconn *c);

@@ -19,4 +19,8 @@ struct kv_rdma {
 	struct kv_rdmadev devs[KV_RDMA_PORTS_MAX];
 };
 
+/* An address of a port, IPv4 as ::ffff:a.b.c.d, as sockets take it. */
+void kv_rdma_sockaddr(const struct in6_addr *ip, uint16_t port,
+		      struct sockaddr_storage *out);
+
 #endif

@@ -356,14 +356,19 @@ static const struct kv_rdmaqp_ops qp_ops = {
 	.recv = qp_recv,
 };
 
-void
-kv_rdmastream_end(struct kv_rdmastream *s, int why)
+/* The stream ends behind what came. */
+static void
+conn_over(struct kv_rdmaconn *c, int why)
 {
+	struct kv_rdmastream *s = kv_rdmacm_arg(c);
+
 	/* What was sent before is here. */
 	kv_rdmacq_poll(s->qp->cq);
 	s->is_ended = why == -ECONNRESET;
 	fail(s, why);
 }
+
+static const struct kv_rdmaconn_ops conn_ops = { .over = conn_over };
 
 static void
 leave_late(struct kv_timer *t)
@@ -488,7 +493,14 @@ void
 kv_rdmastream_up(struct kv_rdmastream *s, struct kv_rdmaconn *c)
 {
 	s->conn = c;
+	kv_rdmacm_pass(c, &conn_ops, s);
 	look(s);
+}
+
+const struct sockaddr *
+kv_rdmastream_peer(const struct kv_rdmastream *s)
+{
+	return kv_rdmacm_peer(s->conn);
 }
 
 static int

@@ -42,6 +42,8 @@ struct kv_rdmaqp *kv_rdmastream_qp(struct kv_rdmastream *s);
 struct kv_stream *kv_rdmastream_base(struct kv_rdmastream *s);
 /* Its queue pair works; it gives the connection up when it is closed. */
 void kv_rdmastream_up(struct kv_rdmastream *s, struct kv_rdmaconn *c);
+/* Of the other side, of one that is up. */
+const struct sockaddr *kv_rdmastream_peer(const struct kv_rdmastream *s);
 /* The connection is over (kv_rdmaconn_ops): the stream ends behind what came.
  */
 void kv_rdmastream_end(struct kv_rdmastream *s, int why);

@@ -144,6 +144,8 @@ on_req(struct hca_letter *l)
 	id->to_ip = l->from->ip;
 	id->to_ip_port = l->ip_port;
 	id->peer = l->from;
+	hca_id_show_addr(&id->id.route.addr.src_sin, id->port->ip, id->ip_port);
+	hca_id_show_addr(&id->id.route.addr.dst_sin, id->to_ip, id->to_ip_port);
 	id->state = HCA_CM_ASKED;
 	id->retry_cnt = l->retry_cnt;
 	id->rnr_retry = l->rnr_retry;

@@ -98,6 +98,8 @@ struct hca_letter {
 int hca_cm_result(int err); /* 0, or -1 with errno */
 struct hca_id *hca_id_new(struct hca_events *ch, void *context);
 void hca_id_bind(struct hca_id *id, struct hca_port *port);
+/* An address as users of an id see it. */
+void hca_id_show_addr(struct sockaddr_in *to, struct in_addr ip, uint16_t port);
 /* With what a letter says (NULL: nothing). */
 struct rdma_cm_event *hca_id_tell(struct hca_id *id,
 				  enum rdma_cm_event_type type, int status,

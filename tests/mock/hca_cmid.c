@@ -236,8 +236,8 @@ context_of(struct hca_proc *p, struct hca_dev *dev)
 	return ctx;
 }
 
-static void
-show_addr(struct sockaddr_in *to, struct in_addr ip, uint16_t port)
+void
+hca_id_show_addr(struct sockaddr_in *to, struct in_addr ip, uint16_t port)
 {
 	*to = (struct sockaddr_in){
 		.sin_family = AF_INET,
@@ -295,7 +295,7 @@ bind_to(struct hca_id *id, const struct sockaddr_in *addr)
 		hca_id_bind(id, port);
 	id->ip_port = ip_port;
 	id->state = HCA_CM_BOUND;
-	show_addr(&id->id.route.addr.src_sin, addr->sin_addr, ip_port);
+	hca_id_show_addr(&id->id.route.addr.src_sin, addr->sin_addr, ip_port);
 	return 0;
 }
 
@@ -375,11 +375,12 @@ resolve(struct hca_id *id, const struct sockaddr_in *src,
 		if (!port)
 			return ENODEV;
 		hca_id_bind(id, port);
-		show_addr(&id->id.route.addr.src_sin, port->ip, id->ip_port);
+		hca_id_show_addr(&id->id.route.addr.src_sin, port->ip,
+				 id->ip_port);
 	}
 	id->to_ip = dst->sin_addr;
 	id->to_ip_port = ntohs(dst->sin_port);
-	show_addr(&id->id.route.addr.dst_sin, id->to_ip, id->to_ip_port);
+	hca_id_show_addr(&id->id.route.addr.dst_sin, id->to_ip, id->to_ip_port);
 	id->state = HCA_CM_ADDR_ASKED;
 	hca_id_draw_fault(id, RDMA_CM_EVENT_ADDR_ERROR,
 			  RDMA_CM_EVENT_ADDR_ERROR);

@@ -1,0 +1,60 @@
+#ifndef KV_XFER_RDMACALL_H
+#define KV_XFER_RDMACALL_H
+
+/*
+ * Connections of frames over RDMA: byte streams of a queue pair each
+ * (rdmastream.h), dialled and accepted by the connection manager. One struct
+ * kv_rdmacall is what all of one loop share. Seen by everybody; nothing of
+ * verbs is.
+ */
+
+#include <netinet/in.h>
+#include <stdint.h>
+
+#include "net/net.h"
+#include "xfer/rdma.h"
+
+struct kv_rdmacall;
+struct kv_rdmacall_dial;
+
+struct kv_rdmacall_opts {
+	struct kv_rdma *rdma;
+	struct kv_loop *loop;
+	/* Of each port, 8 KiB each, shared by all streams: messages that came
+	 * and were not looked at, and that are under way. */
+	unsigned receives, sends;
+	unsigned streams; /* at once, of each port */
+};
+
+/* NULL with errno. */
+struct kv_rdmacall *kv_rdmacall_new(const struct kv_rdmacall_opts *o);
+/* Its streams are closed, of which last words may be lost; nothing is dialled
+ * any more. NULL is fine. */
+void kv_rdmacall_free(struct kv_rdmacall *c);
+
+/*
+ * Listens at this port of the first address of each RDMA port. fn gets what
+ * connects, as from a listener of kv_net. How many ports it listens at; why not
+ * at others stands in the log. Once.
+ */
+unsigned kv_rdmacall_listen(struct kv_rdmacall *c, uint16_t port,
+			    kv_net_accept_fn *fn, void *arg);
+/* No more; harmless when it does not. */
+void kv_rdmacall_unlisten(struct kv_rdmacall *c);
+
+struct kv_rdmacall_to {
+	struct in6_addr from; /* of one of the own ports; IPv4 mapped */
+	struct in6_addr to;
+	uint16_t port;
+	uint64_t deadline_ns;
+};
+
+/* fn runs once, deferred, as of kv_net: NULL and -EHOSTUNREACH, -ECONNREFUSED,
+ * -ETIMEDOUT, ... NULL with errno: fn does not run. */
+struct kv_rdmacall_dial *kv_rdmacall_dial(struct kv_rdmacall *c,
+					  const struct kv_rdmacall_to *to,
+					  kv_net_connect_fn *fn, void *arg);
+/* Before fn ran: it will not. After it ran the dial is gone. */
+void kv_rdmacall_cancel(struct kv_rdmacall_dial *d);
+
+#endif
