@@ -13,6 +13,7 @@
 #include "cli/opts.h"
 #include "cli/tool.h"
 #include "cmd/kvbench.h"
+#include "cmd/kvbench_link.h"
 #include "kvpool.h"
 
 enum {
@@ -31,7 +32,8 @@ enum {
 };
 
 static const struct argp_option options[] = {
-	{ "size", OPT_SIZE, "SIZE", 0, "Bytes of a large object (2MB)", 0 },
+	{ "size", OPT_SIZE, "SIZE", 0,
+	  "Bytes of a large object (2MB); for link a list (4..64MB)", 0 },
 	{ "batch", OPT_BATCH, "N", 0, "Large objects of a call (64)", 0 },
 	{ "threads", OPT_THREADS, "N", 0,
 	  "Threads that share the copies of a call (1)", 0 },
@@ -47,7 +49,18 @@ static const struct argp_option options[] = {
 	{ "age", OPT_AGE, "DURATION", 0, "Of the fresh pool of bars (5s)", 0 },
 	{ "client-ttl", OPT_TTL, "DURATION", 0,
 	  "Of the masters of bars, which know all after so long (10s)", 0 },
-	{ "time", 't', "DURATION", 0, "Of one measurement (300ms)", 0 },
+	{ "depth", KVBENCH_LINK_OPT_DEPTH, "N,...", 0,
+	  "link: calls under way (1)", 0 },
+	{ "keep", KVBENCH_LINK_OPT_KEEP, NULL, 0,
+	  "link: listen on when a measurement is over", 0 },
+	{ "listen", KVBENCH_LINK_OPT_LISTEN, "HOST:PORT", OPTION_ARG_OPTIONAL,
+	  "link: be the other side", 0 },
+	{ "local", KVBENCH_LINK_OPT_LOCAL, NULL, 0,
+	  "link: also by ways of one host", 0 },
+	{ "memory", KVBENCH_LINK_OPT_MEMORY, "SIZE", 0,
+	  "link: of each side (256MB)", 0 },
+	{ "time", 't', "DURATION", 0, "Of one measurement (300ms; link: 100ms)",
+	  0 },
 	{ "rounds", OPT_ROUNDS, "N", 0, "Measurements of each figure (5)", 0 },
 	{ "only", OPT_ONLY, "NAME,...", 0, "Only these figures", 0 },
 	{ "output", 'o', "FILE", 0, "Where report writes its table", 0 },
@@ -58,8 +71,14 @@ static const struct argp_option options[] = {
 struct input {
 	struct kvbench bench;
 	struct kvbench_report report;
+	struct kvbench_link link;
+	const char *size; /* as it was given */
 	bool is_report;
+	bool is_link;
 };
+
+#define TIME_NS      300000000
+#define LINK_TIME_NS 100000000
 
 static const uint64_t held_usual[] = { 10000, 1000000, 10000000 };
 
@@ -90,11 +109,14 @@ parse_argument(const struct argp_state *state, struct input *in, char *arg)
 	if (state->arg_num == 0) {
 		in->bench.workload = arg;
 		in->is_report = strcmp(arg, "report") == 0;
-		if (!in->is_report && !kvbench_workload_is(arg))
+		in->is_link = strcmp(arg, "link") == 0;
+		if (!in->is_report && !in->is_link && !kvbench_workload_is(arg))
 			argp_error(state,
 				   "no workload '%s': local, store, "
-				   "exist, bars, or report",
+				   "exist, link, bars, or report",
 				   arg);
+	} else if (in->is_link && !in->link.peer) {
+		in->link.peer = arg;
 	} else if (!in->is_report) {
 		argp_error(state, "one workload");
 	} else if (r->n == KVBENCH_FILES_MAX) {
@@ -110,12 +132,22 @@ check(const struct argp_state *state, struct input *in)
 	struct kvbench *b = &in->bench;
 
 	if (!b->workload)
-		argp_error(state, "name a workload: local, store, exist, bars, "
-				  "or report");
+		argp_error(state, "name a workload: local, store, exist, link, "
+				  "bars, or report");
 	assert(b->workload);
 	if (in->is_report && in->report.n == 0)
 		argp_error(state, "report: name files that --json wrote");
-	if (b->only && !in->is_report &&
+	in->link.only = b->only;
+	if (in->is_link)
+		kvbench_link_check(&in->link, in->size, state);
+	else if (in->size)
+		b->size =
+			kv_opts_size(state, "--size", in->size, 1, 1ull << 30);
+	if (b->time_ns == 0)
+		b->time_ns = in->is_link ? LINK_TIME_NS : TIME_NS;
+	in->link.time_ns = b->time_ns;
+	in->link.rounds = b->rounds;
+	if (b->only && !in->is_report && !in->is_link &&
 	    !kvbench_figures_are(b->workload, b->only))
 		argp_error(state, "--only: '%s' has no such figure: %s",
 			   b->workload, b->only);
@@ -131,9 +163,6 @@ static error_t
 parse_size(int key, char *arg, struct argp_state *state, struct kvbench *b)
 {
 	switch (key) {
-	case OPT_SIZE:
-		b->size = kv_opts_size(state, "--size", arg, 1, 1ull << 30);
-		return 0;
 	case OPT_BATCH:
 		b->batch = kv_opts_number(state, "--batch", arg, 1, 65536);
 		return 0;
@@ -166,7 +195,12 @@ parse(int key, char *arg, struct argp_state *state)
 	struct input *in = state->input;
 	struct kvbench *b = &in->bench;
 
+	if (kvbench_link_option(&in->link, key, arg, state))
+		return 0;
 	switch (key) {
+	case OPT_SIZE:
+		in->size = arg;
+		return 0;
 	case OPT_AGE:
 		b->age_ns = kv_opts_time(state, "--age", arg, 0, 60000000000);
 		return 0;
@@ -205,13 +239,15 @@ parse(int key, char *arg, struct argp_state *state)
 static const struct argp argp = {
 	.options = options,
 	.parser = parse,
-	.args_doc = "local|store|exist|bars\nreport FILE...",
+	.args_doc = "local|store|exist|bars\nlink --listen[=HOST:PORT]\n"
+		    "link HOST[:PORT]\nreport FILE...",
 	.doc = "Measures a pool, each figure beside its floor: what the "
 	       "machine does by itself.\v"
 	       "local: this host's node, through shared memory.  store: other "
 	       "nodes, over TCP.  exist: the master.  These need a pool that "
 	       "runs.  bars: all that the pool should reach, with daemons of "
-	       "its own.  report: a table of files that --json wrote.",
+	       "its own.  link: between two hosts, by each path.  report: a "
+	       "table of files that --json wrote.",
 };
 
 int
@@ -227,7 +263,6 @@ main(int argc, char **argv)
 			.pieces = 10000,
 			.age_ns = 5000000000,
 			.ttl_ns = 10000000000,
-			.time_ns = 300000000,
 			.rounds = 5,
 		},
 	};
@@ -242,6 +277,8 @@ main(int argc, char **argv)
 	rc = strcmp(b->workload, "bars") == 0 ? 0 : kv_opts_load(&opts);
 	if (rc)
 		return rc;
+	if (in.is_link)
+		return kvbench_link_run(&in.link, &opts);
 	kv_tool_client_opts(&opts, &b->client);
 	b->client.timeout_ms = kv_tool_timeout_ms(&opts, b->batch * b->size);
 	b->client.copy_threads = b->threads;

@@ -38,7 +38,7 @@ _kvpool()
 	fi
 	case ${prog##*/} in
 	kvdiag) words='nodes pools keys key stats links devices config doctor watch' ;;
-	kvbench) words='local store exist bars report' ;;
+	kvbench) words='local store exist link bars report' ;;
 	esac
 	for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
 		[[ " $words " != *" $word "* ]] || words=

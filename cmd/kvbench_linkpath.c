@@ -1,0 +1,85 @@
+/* The paths that there are from this machine. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/kvbench_link.h"
+#include "xfer/devlist.h"
+
+static void
+path_add(struct kvbench_link_job *r, const char *name,
+	 enum kv_protocol protocol, const char *devices)
+{
+	struct kvbench_link_path *p = &r->paths[r->n_paths++];
+
+	snprintf(p->name, sizeof(p->name), "%s", name);
+	p->protocol = protocol;
+	p->devices = devices;
+}
+
+static void
+why_not(struct kvbench_link_job *r, const char *why)
+{
+	snprintf(r->no_rdma, sizeof(r->no_rdma), "%s", why);
+}
+
+/* The ports of one device are one rail to whoever names devices. */
+static bool
+is_rail(const struct kvbench_link_job *r, long i)
+{
+	const struct kv_rdmadev *d = &r->devices[i];
+
+	if (!d->is_usable || !d->is_wanted)
+		return false;
+	for (unsigned k = 0; k < r->n_paths; k++)
+		if (strcmp(r->paths[k].name, d->name) == 0)
+			return false;
+	return true;
+}
+
+static void
+rails_add(struct kvbench_link_job *r)
+{
+	const char *why = "this machine has no RDMA device that is wanted";
+
+	for (long i = 0; i < r->n_devices; i++) {
+		if (r->devices[i].is_wanted && !r->devices[i].is_usable)
+			why = r->devices[i].why;
+		if (is_rail(r, i) && r->n_paths < KVBENCH_LINK_PATHS_MAX - 2)
+			path_add(r, r->devices[i].name, KV_PROTOCOL_RDMA,
+				 r->devices[i].name);
+	}
+	if (r->n_paths > 1)
+		path_add(r, "rdma", KV_PROTOCOL_RDMA, r->l->devices);
+	if (r->n_paths == 0)
+		why_not(r, why);
+}
+
+int
+kvbench_link_paths(struct kvbench_link_job *r)
+{
+	const struct kv_rdmadev_opts o = {
+		.wanted = r->l->devices,
+		.root = "",
+	};
+	char why[KV_RDMADEV_WHY_BYTES] = "";
+
+	if (r->l->protocol != KV_PROTOCOL_TCP) {
+		r->n_devices =
+			kv_rdmadev_list(&o, &r->devices, why, sizeof(why));
+		if (r->n_devices > 0 &&
+		    kv_devlist_check(r->l->devices, r->devices,
+				     (size_t)r->n_devices, why,
+				     sizeof(why)) == 0)
+			rails_add(r);
+		else
+			why_not(r,
+				*why ? why : "this machine has no RDMA device");
+	}
+	if (r->l->protocol == KV_PROTOCOL_RDMA && r->n_paths == 0)
+		return -ENODEV;
+	if (r->l->protocol != KV_PROTOCOL_RDMA)
+		path_add(r, "tcp", KV_PROTOCOL_TCP, NULL);
+	return 0;
+}
