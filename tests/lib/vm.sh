@@ -24,6 +24,11 @@
 #	mend_link LINK		as it was before
 #	unplug LINK, plug LINK	its interfaces lose their carrier
 #
+#	packets RAIL		that its devices have sent so far
+#	perf RAIL PROGRAM [OPTION...]
+#				what a program of perftest says, from host a to
+#				b: MiB/s on average, or the usual latency in µs
+#
 # A LINK is 0, 1 or ctl. Programs of nobody (setpriv) cannot enter $T.
 
 if [ -z "${KV_GUEST-}" ]; then
@@ -99,6 +104,48 @@ plug()
 	ip link set "a$1" up &&
 		ip route add "$vm_to.2" dev "a$1" src "$vm_to.1" \
 			table "$vm_table"
+}
+
+packets()
+{
+	cat "/sys/class/infiniband/rxa$1/ports/1/hw_counters/sent_pkts" \
+		"/sys/class/infiniband/rxb$1/ports/1/hw_counters/sent_pkts" |
+		awk '{ sum += $1 } END { print sum }'
+}
+
+# perftest counts a processor's cycles against its clock before it begins; where
+# the processor was away meanwhile, its figure is `inf`.
+perf()
+{
+	vm_file=$T/perf.$1
+	vm_rail=$1
+	vm_ends="-F -x 1 -p $((18500 + $1))"
+	vm_hex=$(printf ':%04X 00000000:0000 0A' $((18500 + $1)))
+	shift
+	case $1 in
+	*_lat) vm_column=5 ;;
+	*) vm_column=4 ;;
+	esac
+	for _ in 1 2 3; do
+		# shellcheck disable=SC2086 # lists of words
+		$B timeout 60 "$@" -d "rxb$vm_rail" $vm_ends >/dev/null 2>&1 &
+		until grep -q "$vm_hex" /proc/net/tcp || ! kill -0 $!; do
+			sleep 0.05
+		done
+		# shellcheck disable=SC2086 # lists of words
+		$A timeout 60 "$@" -d "rxa$vm_rail" $vm_ends 10.76.0.2 \
+			>"$vm_file" 2>&1
+		wait $!
+		vm_figure=$(awk -v column=$vm_column '/^ #bytes/ {
+			getline
+			if (!/inf|nan/)
+				print $column
+		}' "$vm_file")
+		[ -z "$vm_figure" ] || break
+	done
+	[ -n "$vm_figure" ] && echo "$vm_figure" && return
+	diag "$*: $(tail -n 3 "$vm_file")"
+	return 1
 }
 
 vm_failed()
