@@ -14,7 +14,8 @@ struct kv_mover {
 	struct kv_mover_opts opts;
 	struct kv_mbox mbox; /* home */
 	struct kv_list dataconns;
-	unsigned n; /* workers, at least one */
+	unsigned n;    /* workers, at least one */
+	bool has_rdma; /* or may have, soon */
 	struct kv_moverwork work[];
 };
 
@@ -26,6 +27,9 @@ work_init(struct kv_moverwork *w, struct kv_mover *m, unsigned i)
 
 	w->home = &m->mbox;
 	w->pool = m->opts.pool;
+	w->rdma = m->opts.rdma;
+	w->region = m->opts.region;
+	kv_list_init(&w->links);
 	kv_htab_init(&w->grants);
 	if (m->opts.workers == 0) {
 		w->loop = m->opts.loop;
@@ -43,8 +47,19 @@ work_init(struct kv_moverwork *w, struct kv_mover *m, unsigned i)
 }
 
 static void
+work_post(struct kv_moverwork *w, struct kv_mail *mail,
+	  void (*fn)(struct kv_mail *mail))
+{
+	mail->fn = fn;
+	kv_mbox_post(w->mbox, mail);
+}
+
+/* Its connections are closed. */
+static void
 work_fini(struct kv_moverwork *w)
 {
+	if (w->begin.fn)
+		work_post(w, &w->end, kv_moverwork_end);
 	if (w->thread) {
 		kv_worker_stop(w->thread);
 		kv_worker_join(w->thread);
@@ -59,6 +74,7 @@ kv_mover_new(const struct kv_mover_opts *opts)
 {
 	unsigned n = opts->workers ? opts->workers : 1;
 	struct kv_mover *m;
+	unsigned i;
 	int rc;
 
 	m = KV_FAULT_POINT() ? NULL
@@ -68,6 +84,7 @@ kv_mover_new(const struct kv_mover_opts *opts)
 		return NULL;
 	}
 	m->opts = *opts;
+	m->has_rdma = opts->rdma != NULL;
 	kv_list_init(&m->dataconns);
 	rc = kv_mbox_init(&m->mbox, opts->loop);
 	if (rc < 0)
@@ -77,6 +94,8 @@ kv_mover_new(const struct kv_mover_opts *opts)
 		if (rc < 0)
 			goto fini_work;
 	}
+	for (i = 0; i < n && m->has_rdma; i++)
+		work_post(&m->work[i], &m->work[i].begin, kv_moverwork_begin);
 	return m;
 
 fini_work:
@@ -106,6 +125,18 @@ kv_mover_free(struct kv_mover *m)
 	free(m);
 }
 
+void
+kv_mover_registered(struct kv_mover *m, bool is_complete)
+{
+	unsigned i;
+
+	assert(m->opts.rdma);
+	m->has_rdma = is_complete;
+	for (i = 0; i < m->n && is_complete; i++)
+		work_post(&m->work[i], &m->work[i].registered,
+			  kv_moverwork_registered);
+}
+
 static struct kv_moverwork *
 work_choose(struct kv_mover *m)
 {
@@ -120,8 +151,7 @@ work_choose(struct kv_mover *m)
 
 struct kv_dataconn *
 kv_mover_adopt(struct kv_mover *m, struct kv_stream *s,
-	       const struct kv_id *boot, uint64_t id, uint64_t token,
-	       void *owner)
+	       const struct kv_mover_hello *hello, void *owner)
 {
 	struct kv_moverwork *w = work_choose(m);
 	struct kv_dataconn *dc;
@@ -136,14 +166,16 @@ kv_mover_adopt(struct kv_mover *m, struct kv_stream *s,
 		s->ops->move(s, w->loop);
 	dc->mover = m;
 	dc->work = w;
-	dc->boot = *boot;
-	dc->hello = id;
-	dc->token = token;
+	dc->boot = *hello->boot;
+	dc->hello = hello->id;
+	dc->token = hello->token;
+	dc->asks_rdma = hello->asks_rdma && m->has_rdma;
 	dc->owner = owner;
 	dc->stream = s;
 	kv_list_init(&dc->expected);
 	kv_list_init(&dc->pushes);
 	kv_list_init(&dc->sending);
+	kv_list_init(&dc->linked);
 	kv_list_add_tail(&m->dataconns, &dc->list);
 	w->dataconns++;
 	dc->adopt.fn = kv_moverwork_adopt;
@@ -201,13 +233,13 @@ kv_mover_dataconn_closed(struct kv_mail *mail)
 }
 
 static int
-move_post(struct kv_dataconn *dc, struct kv_move *m, bool is_push)
+move_post(struct kv_dataconn *dc, struct kv_move *m, enum kv_move_kind kind)
 {
 	if (dc->is_closing || dc->is_gone)
 		return -ECONNRESET;
 	assert(m->bytes > 0);
 	m->status = 0;
-	m->is_push = is_push;
+	m->kind = (uint8_t)kind;
 	m->is_out = true;
 	m->is_cancelling = false;
 	m->is_parked = false;
@@ -224,13 +256,22 @@ move_post(struct kv_dataconn *dc, struct kv_move *m, bool is_push)
 int
 kv_mover_expect(struct kv_dataconn *dc, struct kv_move *m)
 {
-	return move_post(dc, m, false);
+	return move_post(dc, m, KV_MOVE_EXPECT);
 }
 
 int
 kv_mover_push(struct kv_dataconn *dc, struct kv_move *m)
 {
-	return move_post(dc, m, true);
+	return move_post(dc, m, KV_MOVE_PUSH);
+}
+
+int
+kv_mover_transfer(struct kv_dataconn *dc, struct kv_transfermove *t)
+{
+	t->move.bytes = t->xfer.bytes;
+	if (!dc->asks_rdma)
+		return -EHOSTUNREACH;
+	return move_post(dc, &t->move, KV_MOVE_TRANSFER);
 }
 
 void

@@ -11,9 +11,10 @@
  * (n = 0) home itself. A data connection lives on one worker; the two
  * sides exchange mail.
  *
- * A move is one value to come in (a grant) or to go out (a push). It belongs
- * to the mover from kv_mover_expect/push until `done` runs, exactly once; from
- * then on its range of the pool is not touched any more.
+ * A move is one value to come in (a grant) or to go out (a push), or a transfer
+ * by RDMA beside a data connection, either way. It belongs to the mover from
+ * kv_mover_expect/push/transfer until `done` runs, exactly once; from then on
+ * its range of the pool is not touched any more.
  */
 
 #include <stdbool.h>
@@ -25,9 +26,17 @@
 #include "mem/extent.h"
 #include "net/conn.h"
 #include "svc/stats.h"
+#include "xfer/rdmalink.h"
+#include "xfer/rdmaregion.h"
 
 struct kv_dataconn;
 struct kv_mover;
+
+enum kv_move_kind {
+	KV_MOVE_EXPECT,
+	KV_MOVE_PUSH,
+	KV_MOVE_TRANSFER, /* of a struct kv_transfermove */
+};
 
 struct kv_move {
 	/* Set by the owner, unchanged while under way. */
@@ -39,7 +48,8 @@ struct kv_move {
 	uint32_t index; /* push: of the key in the GET */
 	void (*done)(struct kv_move *m);
 
-	int status; /* for done: 0, -ECONNRESET, -ECANCELED */
+	int status; /* for done: 0, -ECONNRESET, -ECANCELED; of a transfer also
+		     * what rdmalink.h says */
 
 	/* The rest is the mover's. Home: */
 	struct kv_dataconn *dc;
@@ -48,8 +58,8 @@ struct kv_move {
 	struct kv_mail mail;
 	struct kv_mail cancel;
 	/* The worker's: */
-	bool is_push;
-	bool is_parked;  /* in a list of its connection */
+	uint8_t kind;    /* enum kv_move_kind */
+	bool is_parked;  /* with its connection, or that one's link */
 	bool is_sending; /* a frame of it is in the connection's queue */
 	struct kv_list list;
 	struct kv_htab_node node;
@@ -57,10 +67,19 @@ struct kv_move {
 	uint64_t moved;
 };
 
+/* Of `move` the owner sets `done` only; of `xfer` all that is an owner's, but
+ * not that one's `done`. */
+struct kv_transfermove {
+	struct kv_move move;
+	struct kv_rdmaxfer xfer;
+};
+
 struct kv_mover_opts {
 	struct kv_loop *loop; /* home */
 	unsigned workers;
 	void *pool;
+	struct kv_rdma *rdma;         /* NULL: none */
+	struct kv_rdmaregion *region; /* of the pool, with rdma */
 	/* A data connection is gone, by itself or by kv_mover_close(); all of
 	 * its moves are done. It is freed after the call. */
 	void (*closed)(void *owner, struct kv_dataconn *dc);
@@ -73,11 +92,22 @@ struct kv_mover *kv_mover_new(const struct kv_mover_opts *opts);
  * `closed` has run for each when it returns. NULL is fine. */
 void kv_mover_free(struct kv_mover *m);
 
-/* Takes the stream over, also on failure (NULL, errno set), and answers the
- * HELLO `id` that came on it with `token`, its name. */
+/* With rdma: the region is complete, or (false) never will be. Connections are
+ * told where to dial. Once. */
+void kv_mover_registered(struct kv_mover *m, bool is_complete);
+
+/* How HELLO is answered that came on a connection. */
+struct kv_mover_hello {
+	uint64_t id;
+	const struct kv_id *boot;
+	uint64_t token; /* the connection's name */
+	bool asks_rdma;
+};
+
+/* Takes the stream over, also on failure (NULL, errno set). */
 struct kv_dataconn *kv_mover_adopt(struct kv_mover *m, struct kv_stream *s,
-				   const struct kv_id *boot, uint64_t id,
-				   uint64_t token, void *owner);
+				   const struct kv_mover_hello *hello,
+				   void *owner);
 
 /* It ends, at once on its worker; `closed` follows. More than once is
  * harmless. */
@@ -90,10 +120,13 @@ uint64_t kv_mover_token(const struct kv_dataconn *dc);
 int kv_mover_expect(struct kv_dataconn *dc, struct kv_move *m);
 /* Sends the value in DATA frames. As above. */
 int kv_mover_push(struct kv_dataconn *dc, struct kv_move *m);
+/* Moves between the pool and the memory of the process at the other end. As
+ * above, and -EHOSTUNREACH when there can be no RDMA beside it. */
+int kv_mover_transfer(struct kv_dataconn *dc, struct kv_transfermove *t);
 
 /* Ends a move early; done follows (with whatever came first). A
- * connection in the middle of a frame of it is closed: there is no other way to
- * be sure. */
+ * connection in the middle of a frame of it is closed, queue pairs that carry
+ * parts of it are ended: there is no other way to be sure. */
 void kv_mover_cancel(struct kv_move *m);
 
 /* Adds the workers' counters. */

@@ -3,6 +3,7 @@
 #include <errno.h>
 
 #include "base/attr.h"
+#include "base/log.h"
 #include "base/num.h"
 #include "base/status.h"
 #include "net/hello.h"
@@ -19,7 +20,7 @@ move_return(struct kv_moverwork *w, struct kv_move *m, int status)
 	m->status = status;
 	m->is_parked = false;
 	kv_list_del(&m->list);
-	if (!m->is_push)
+	if (m->kind == KV_MOVE_EXPECT)
 		kv_htab_del(&w->grants, &m->node);
 	m->mail.fn = kv_mover_move_back;
 	kv_mbox_post(w->home, &m->mail);
@@ -43,9 +44,13 @@ dataconn_end(struct kv_dataconn *dc, int status)
 	if (!c)
 		return;
 	dc->conn = NULL;
+	dc->status = status;
 	dc->filling = NULL;
 	if (dc->work->reading == dc)
 		dc->work->reading = NULL;
+	kv_list_del(&dc->linked);
+	kv_rdmalink_free(dc->link); /* calls transfer_done for what it has */
+	dc->link = NULL;
 	kv_conn_close(c); /* calls move_sent for what is in its queue */
 	list_return(dc->work, &dc->expected, status);
 	list_return(dc->work, &dc->pushes, status);
@@ -131,7 +136,8 @@ dataconn_on_msg(struct kv_conn *c, const struct kv_msg *msg)
 	struct kv_move *m = dc->filling;
 
 	if (msg->type != KV_MSG_DATA) {
-		dataconn_end(dc, -ECONNRESET);
+		if (!dc->link || !kv_rdmalink_take(dc->link, msg))
+			dataconn_end(dc, -ECONNRESET);
 		return;
 	}
 	if (!m)
@@ -223,11 +229,108 @@ static const struct kv_conn_ops dataconn_ops = {
 	.on_drain = dataconn_on_drain,
 };
 
+/* ---- by RDMA ---- */
+
+static void
+dataconn_link(struct kv_dataconn *dc)
+{
+	const struct kv_rdmalink_opts o = { .token = dc->token };
+
+	dc->link = kv_rdmalink_new(dc->work->rdmaloop, dc->conn, &o);
+	if (dc->link)
+		kv_list_add_tail(&dc->work->links, &dc->linked);
+	else
+		kv_warn("no RDMA beside a data connection: %m");
+}
+
+/* Where to dial; before the pool is registered nowhere. */
+static void
+dataconn_tell(struct kv_dataconn *dc)
+{
+	if (kv_rdmaregion_is_complete(dc->work->region))
+		kv_rdmalink_tell(dc->link);
+	else if (kv_conn_begin(dc->conn, KV_MSG_RAILS, 0, 0))
+		kv_conn_end(dc->conn);
+}
+
+static void
+transfer_done(struct kv_rdmaxfer *x, int status)
+{
+	struct kv_transfermove *t =
+		KV_CONTAINER_OF(x, struct kv_transfermove, xfer);
+	struct kv_dataconn *dc = t->move.dc;
+
+	if (status == 0)
+		kv_stats_add(&dc->work->stats,
+			     x->kind == KV_RDMAXFER_READ
+				     ? KV_STAT_RDMA_RX_BYTES
+				     : KV_STAT_RDMA_TX_BYTES,
+			     x->bytes);
+	else if (!dc->conn)
+		status = dc->status;
+	move_return(dc->work, &t->move, status);
+}
+
+static int
+transfer_start(struct kv_dataconn *dc, struct kv_move *m)
+{
+	struct kv_transfermove *t =
+		KV_CONTAINER_OF(m, struct kv_transfermove, move);
+
+	if (!dc->link)
+		return -EHOSTUNREACH;
+	t->xfer.done = transfer_done;
+	kv_rdmalink_start(dc->link, &t->xfer);
+	return 0;
+}
+
+static void
+transfer_cancel(struct kv_move *m)
+{
+	kv_rdmalink_cancel(
+		&KV_CONTAINER_OF(m, struct kv_transfermove, move)->xfer);
+}
+
+void
+kv_moverwork_begin(struct kv_mail *mail)
+{
+	struct kv_moverwork *w =
+		KV_CONTAINER_OF(mail, struct kv_moverwork, begin);
+
+	w->rdmaloop = kv_rdmaloop_new(w->rdma, w->loop, true);
+	if (!w->rdmaloop)
+		kv_warn("a thread that moves bytes goes without RDMA: %m");
+}
+
+void
+kv_moverwork_registered(struct kv_mail *mail)
+{
+	struct kv_moverwork *w =
+		KV_CONTAINER_OF(mail, struct kv_moverwork, registered);
+	struct kv_dataconn *dc;
+
+	KV_LIST_FOREACH(dc, &w->links, linked)
+		dataconn_tell(dc);
+}
+
+void
+kv_moverwork_end(struct kv_mail *mail)
+{
+	struct kv_moverwork *w =
+		KV_CONTAINER_OF(mail, struct kv_moverwork, end);
+
+	kv_rdmaloop_free(w->rdmaloop);
+	w->rdmaloop = NULL;
+}
+
+/* ---- mail ---- */
+
 void
 kv_moverwork_adopt(struct kv_mail *mail)
 {
 	struct kv_dataconn *dc =
 		KV_CONTAINER_OF(mail, struct kv_dataconn, adopt);
+	struct kv_hello_reply reply = { .boot = &dc->boot, .token = dc->token };
 
 	dc->conn = kv_conn_new(dc->work->loop, dc->stream, &dataconn_ops, dc);
 	dc->stream = NULL;
@@ -237,7 +340,13 @@ kv_moverwork_adopt(struct kv_mail *mail)
 		return;
 	}
 	kv_stats_add(&dc->work->stats, KV_STAT_DATA_CONNS, 1);
-	kv_hello_answer(dc->conn, dc->hello, KV_OK, NULL, &dc->boot, dc->token);
+	if (dc->asks_rdma && dc->work->rdmaloop)
+		dataconn_link(dc);
+	if (dc->link)
+		reply.features |= KV_FEATURE_RDMA;
+	kv_hello_welcome(dc->conn, dc->hello, &reply);
+	if (dc->link)
+		dataconn_tell(dc);
 }
 
 void
@@ -258,8 +367,10 @@ kv_moverwork_take(struct kv_mail *mail)
 	struct kv_dataconn *dc = m->dc;
 	int rc = dc->conn ? 0 : -ECONNRESET;
 
-	if (rc == 0 && !m->is_push)
+	if (rc == 0 && m->kind == KV_MOVE_EXPECT)
 		rc = kv_htab_add(&dc->work->grants, &m->node, m->ref);
+	if (rc == 0 && m->kind == KV_MOVE_TRANSFER)
+		rc = transfer_start(dc, m);
 	if (rc < 0) {
 		m->status = rc;
 		mail->fn = kv_mover_move_back;
@@ -267,9 +378,12 @@ kv_moverwork_take(struct kv_mail *mail)
 		return;
 	}
 	m->is_parked = true;
-	kv_list_add_tail(m->is_push ? &dc->pushes : &dc->expected, &m->list);
-	if (m->is_push)
+	if (m->kind == KV_MOVE_EXPECT) {
+		kv_list_add_tail(&dc->expected, &m->list);
+	} else if (m->kind == KV_MOVE_PUSH) {
+		kv_list_add_tail(&dc->pushes, &m->list);
 		dataconn_pump(dc);
+	}
 }
 
 void
@@ -280,6 +394,8 @@ kv_moverwork_cancel(struct kv_mail *mail)
 
 	if (m->is_parked && (m->is_sending || dc->filling == m))
 		dataconn_end(dc, -ECANCELED);
+	else if (m->is_parked && m->kind == KV_MOVE_TRANSFER)
+		transfer_cancel(m);
 	else if (m->is_parked)
 		move_return(dc->work, m, -ECANCELED);
 	mail->fn = kv_mover_cancel_back;

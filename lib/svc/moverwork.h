@@ -12,6 +12,8 @@
 struct kv_moverwork {
 	struct kv_mbox *home; /* mail to home */
 	void *pool;
+	struct kv_rdma *rdma; /* NULL: none */
+	const struct kv_rdmaregion *region;
 
 	/* Home's. */
 	struct kv_worker *thread; /* NULL: home does the work */
@@ -26,6 +28,12 @@ struct kv_moverwork {
 	 * have freed it. */
 	struct kv_dataconn *reading;
 	struct kv_stats_set stats;
+	struct kv_rdmaloop *rdmaloop; /* NULL: none */
+	struct kv_list links;         /* data connections with one */
+
+	struct kv_mail begin; /* to the worker, with rdma */
+	struct kv_mail registered;
+	struct kv_mail end;
 };
 
 struct kv_dataconn {
@@ -35,6 +43,7 @@ struct kv_dataconn {
 	struct kv_id boot; /* for the answer to HELLO */
 	uint64_t hello;
 	uint64_t token;
+	bool asks_rdma; /* and perhaps there is some */
 
 	/* Home's. */
 	struct kv_list list;
@@ -48,9 +57,12 @@ struct kv_dataconn {
 	struct kv_stream *stream; /* until the connection is made */
 	struct kv_conn *conn;     /* NULL: gone */
 	struct kv_list expected;
-	struct kv_list pushes;   /* wait for the connection to take them */
-	struct kv_list sending;  /* a frame of each is in its queue */
-	struct kv_move *filling; /* payload is arriving for it */
+	struct kv_list pushes;    /* wait for the connection to take them */
+	struct kv_list sending;   /* a frame of each is in its queue */
+	struct kv_move *filling;  /* payload is arriving for it */
+	struct kv_rdmalink *link; /* NULL: none */
+	struct kv_list linked;    /* work->links */
+	int status;               /* gone: why */
 
 	struct kv_mail adopt; /* to the worker */
 	struct kv_mail close; /* there and back */
@@ -62,6 +74,9 @@ void kv_moverwork_adopt(struct kv_mail *mail);
 void kv_moverwork_close(struct kv_mail *mail);
 void kv_moverwork_take(struct kv_mail *mail);
 void kv_moverwork_cancel(struct kv_mail *mail);
+void kv_moverwork_begin(struct kv_mail *mail);
+void kv_moverwork_registered(struct kv_mail *mail);
+void kv_moverwork_end(struct kv_mail *mail);
 
 /* Mail for home. */
 void kv_mover_dataconn_gone(struct kv_mail *mail);

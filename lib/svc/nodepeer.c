@@ -258,6 +258,11 @@ hello_data(struct kv_nodepeer *peer, const struct kv_hello_in *in, uint64_t id)
 {
 	struct kv_node *node = peer->node;
 	struct kv_nodepeer *control = peer_find(node, in->token, &in->boot);
+	struct kv_mover_hello hello = {
+		.id = id,
+		.boot = &node->boot,
+		.asks_rdma = in->features & KV_FEATURE_RDMA,
+	};
 	struct kv_nodepeer_data *d;
 	struct kv_stream *s;
 
@@ -279,8 +284,8 @@ hello_data(struct kv_nodepeer *peer, const struct kv_hello_in *in, uint64_t id)
 	peer->conn = NULL;
 	kv_nodepeer_free(peer);
 	d->node = node;
-	d->conn = kv_mover_adopt(node->mover, s, &node->boot, id,
-				 kv_node_random(node), d);
+	hello.token = kv_node_random(node);
+	d->conn = kv_mover_adopt(node->mover, s, &hello, d);
 	if (!d->conn) {
 		kv_warn("a data connection failed: %m");
 		free(d);

@@ -123,7 +123,11 @@ moverpeer_open(struct moverpeer *c, uint64_t token)
 	assert_non_null(s);
 	assert_non_null(t);
 	wirepeer_open(&c->peer, mover_loop, s);
-	c->dc = kv_mover_adopt(mover, t, &mover_boot, 77, token, c);
+	c->dc = kv_mover_adopt(mover, t,
+			       &(struct kv_mover_hello){ .id = 77,
+							 .boot = &mover_boot,
+							 .token = token },
+			       c);
 	assert_non_null(c->dc);
 	assert_int_equal(kv_mover_token(c->dc), token);
 	MOVER_WAIT(wirepeer_count(&c->peer, KV_MSG_HELLO_R));

@@ -95,7 +95,11 @@ a_grant_cancelled_within_its_frame_costs_the_connection(void **state)
 		socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds), 0);
 	t = kv_fdstream_new(mover_loop, fds[1]);
 	assert_non_null(t);
-	c.dc = kv_mover_adopt(mover, t, &mover_boot, 77, 5, &c);
+	c.dc = kv_mover_adopt(mover, t,
+			      &(struct kv_mover_hello){ .id = 77,
+							.boot = &mover_boot,
+							.token = 5 },
+			      &c);
 	assert_non_null(c.dc);
 	moved_init(&v, 0, 1000, 0, 0);
 	moved_expect(&c, &v, 1);
