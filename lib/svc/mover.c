@@ -232,6 +232,13 @@ kv_mover_dataconn_closed(struct kv_mail *mail)
 	dataconn_check(dc);
 }
 
+bool
+kv_mover_has_rdma(const struct kv_dataconn *dc)
+{
+	return dc->asks_rdma &&
+	       kv_rdmaregion_is_complete(dc->mover->opts.region);
+}
+
 static int
 move_post(struct kv_dataconn *dc, struct kv_move *m, enum kv_move_kind kind)
 {
@@ -268,9 +275,8 @@ kv_mover_push(struct kv_dataconn *dc, struct kv_move *m)
 int
 kv_mover_transfer(struct kv_dataconn *dc, struct kv_transfermove *t)
 {
+	assert(dc->asks_rdma);
 	t->move.bytes = t->xfer.bytes;
-	if (!dc->asks_rdma)
-		return -EHOSTUNREACH;
 	return move_post(dc, &t->move, KV_MOVE_TRANSFER);
 }
 

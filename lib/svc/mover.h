@@ -115,13 +115,16 @@ void kv_mover_close(struct kv_dataconn *dc);
 
 uint64_t kv_mover_token(const struct kv_dataconn *dc);
 
+/* Can there be RDMA beside it? */
+bool kv_mover_has_rdma(const struct kv_dataconn *dc);
+
 /* The value's bytes will come on it, in DATA frames from the first to the last
  * byte. 0, or -ECONNRESET when it is gone (no done then). */
 int kv_mover_expect(struct kv_dataconn *dc, struct kv_move *m);
 /* Sends the value in DATA frames. As above. */
 int kv_mover_push(struct kv_dataconn *dc, struct kv_move *m);
-/* Moves between the pool and the memory of the process at the other end. As
- * above, and -EHOSTUNREACH when there can be no RDMA beside it. */
+/* Moves between the pool and the memory of the process at the other end, beside
+ * a connection that can have RDMA. As above. */
 int kv_mover_transfer(struct kv_dataconn *dc, struct kv_transfermove *t);
 
 /* Ends a move early; done follows (with whatever came first). A

@@ -178,6 +178,8 @@ mover_init(struct kv_node *node)
 		.loop = node->loop,
 		.workers = node->o.workers,
 		.pool = node->o.pool,
+		.rdma = node->o.rdma,
+		.region = node->o.region,
 		.closed = kv_nodepeer_data_closed,
 	};
 
@@ -290,6 +292,12 @@ kv_node_ready_end(struct kv_node *node)
 	node->pool_bytes = node->ready_bytes;
 	kv_nodeput_pages(node);
 	kv_session_room_changed(node);
+}
+
+void
+kv_node_registered(struct kv_node *node, bool is_complete)
+{
+	kv_mover_registered(node->mover, is_complete);
 }
 
 /* ---- the end ---- */

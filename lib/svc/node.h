@@ -30,6 +30,8 @@ struct kv_ledger;
 struct kv_loop;
 struct kv_net;
 struct kv_node;
+struct kv_rdma;
+struct kv_rdmaregion;
 
 #define KV_NODE_LISTEN_MAX 4
 
@@ -65,6 +67,9 @@ struct kv_node_opts {
 	int pool_fd;
 	int pool_fd_ro;
 	uint8_t pool_flags; /* KV_POOL_SEALED, KV_POOL_HUGETLB */
+	/* Once the region is complete other hosts are served by RDMA, too. */
+	struct kv_rdma *rdma;         /* NULL: no RDMA */
+	struct kv_rdmaregion *region; /* of the pool, with rdma */
 
 	/* Addresses as net->listen takes them; NULL ends the list. */
 	const char *listen[KV_NODE_LISTEN_MAX];
@@ -102,6 +107,10 @@ int kv_node_ready(struct kv_node *node, uint64_t off, uint64_t len);
 /* No more pages will come: what was announced is the pool. (Until then, or
  * until all of it was announced, puts wait for pages rather than evict.) */
 void kv_node_ready_end(struct kv_node *node);
+
+/* With rdma: the region is complete, or (false) never will be. Once; not due
+ * when it was complete at kv_node_new(). */
+void kv_node_registered(struct kv_node *node, bool is_complete);
 
 /*
  * Ends it: masters are told, nobody is let in any more, what is under way may

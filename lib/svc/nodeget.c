@@ -18,7 +18,8 @@
 
 /* Keys between the steps of fetching memory. Of 10^7 objects a get waits for
  * eight lines and their pages otherwise, one after the other: 0.7 us a key. */
-#define AHEAD 8
+#define AHEAD      8
+#define NUMBER_MAX ((1u << KV_RAIL_NUMBER_BITS) - 1) /* of a transfer */
 /* What is hidden for longer is a miss. */
 #define HIDDEN_NS (200 * KV_NS_PER_MS)
 /* One of several masters may be silent meanwhile, and the others have named
@@ -87,7 +88,9 @@ struct planner {
 	uint64_t inline_max;
 	size_t room; /* left in the answer */
 	bool has_data;
+	bool has_rdma;
 	unsigned pushes;
+	struct kv_map_windows windows; /* KV_MODE_RDMA */
 };
 
 /* It is there, and is to be read in place or sent. */
@@ -96,6 +99,7 @@ plan_pin(struct planner *g, struct kv_nodeget_plan *p)
 {
 	struct kv_proc *proc = g->peer->proc;
 	bool is_shm = g->msg->mode == KV_MODE_SHM;
+	bool is_rdma = g->msg->mode == KV_MODE_RDMA;
 	unsigned n_ext = 0;
 	size_t need;
 
@@ -103,6 +107,8 @@ plan_pin(struct planner *g, struct kv_nodeget_plan *p)
 		n_ext = extents_cut(p->object, p->off, p->bytes, NULL);
 	else if (!g->has_data)
 		return KV_ECONNLOST;
+	else if (is_rdma && !g->has_rdma)
+		return KV_ETRANSFER;
 	need = n_ext * sizeof(struct kv_extent_le);
 	if (need > g->room || !kv_proc_has_room(proc, p->object)) {
 		kv_stats_add(&proc->node->stats, KV_STAT_GETS_BUSY, 1);
@@ -117,7 +123,7 @@ plan_pin(struct planner *g, struct kv_nodeget_plan *p)
 	g->room -= need;
 	g->pushes += !is_shm;
 	p->n_ext = (uint16_t)n_ext;
-	p->how = is_shm ? KV_HOW_EXTENTS : KV_HOW_DATA;
+	p->how = is_shm ? KV_HOW_EXTENTS : is_rdma ? KV_HOW_RDMA : KV_HOW_DATA;
 	return KV_OK;
 }
 
@@ -168,7 +174,7 @@ plan_key(struct planner *g, const struct kv_get_ent *ent,
 		p->how = KV_HOW_INLINE;
 		return KV_OK;
 	}
-	if (g->msg->mode == KV_MODE_DATA && p->bytes == 0) {
+	if (g->msg->mode != KV_MODE_SHM && p->bytes == 0) {
 		p->how = KV_HOW_INLINE;
 		return KV_OK;
 	}
@@ -302,37 +308,50 @@ get_check(struct kv_nodepeer *peer, const struct kv_get *m)
 {
 	uint32_t n = kv_get32(m->count);
 
-	if (n == 0 || n > KV_BATCH_KEYS_MAX ||
-	    (m->mode != KV_MODE_SHM && m->mode != KV_MODE_DATA))
+	if (n == 0 || n > KV_BATCH_KEYS_MAX || m->mode < KV_MODE_SHM ||
+	    m->mode > KV_MODE_RDMA)
+		return KV_EINVALID;
+	if (m->mode == KV_MODE_RDMA && kv_get32(m->number) > NUMBER_MAX)
 		return KV_EINVALID;
 	if (m->mode == KV_MODE_SHM && !peer->proc->is_attached)
 		return KV_EDENIED;
 	return kv_nodepeer_is_busy(peer, n) ? KV_EBUSY : KV_OK;
 }
 
-/* Takes keys and entries apart. False: broken. */
+/* Takes windows, entries, keys and pieces apart. False: broken. */
 static bool
-plan_begin(struct kv_nodepeer *peer, const struct kv_msg *msg,
+plan_begin(struct planner *g, const struct kv_msg *msg,
 	   const struct kv_get_ent **ents, uint32_t n)
 {
-	struct kv_node *node = peer->node;
+	struct kv_nodeget_plan *plan = g->peer->node->plan;
+	bool is_rdma = g->msg->mode == KV_MODE_RDMA;
 	struct kv_cut cut;
 	uint32_t i;
 
 	kv_cut_init(&cut, msg);
+	if (is_rdma && !kv_map_windows_take(&cut, kv_get32(g->msg->windows),
+					    g->msg->ports, &g->windows))
+		return false;
 	*ents = kv_cut_array(&cut, n, sizeof(**ents));
 	if (!*ents)
 		return false;
-	for (i = 0; i < n && n <= KV_BATCH_KEYS_MAX; i++) {
+	if (n > KV_BATCH_KEYS_MAX)
+		return true;
+	for (i = 0; i < n; i++) {
 		uint16_t len = kv_get16((*ents)[i].key_len);
-		struct kv_nodeget_plan *p = &node->plan[i];
 
-		p->key = kv_cut_take(&cut, len);
-		if (!p->key)
+		plan[i].key = kv_cut_take(&cut, len);
+		if (!plan[i].key)
 			return false;
-		p->hash = kv_key_hash(peer->seed, p->key, len);
+		plan[i].hash = kv_key_hash(g->peer->seed, plan[i].key, len);
 	}
-	return n > KV_BATCH_KEYS_MAX || kv_cut_done(&cut);
+	for (i = 0; is_rdma && i < n; i++) {
+		plan[i].n_pieces = kv_get32((*ents)[i].pieces);
+		plan[i].pieces =
+			kv_map_pieces_take(&cut, &g->windows, plan[i].n_pieces,
+					   kv_get64((*ents)[i].len));
+	}
+	return kv_cut_done(&cut);
 }
 
 struct kv_hash
@@ -374,10 +393,17 @@ get_run(struct kv_nodepeer *peer, const struct kv_msg *msg, bool is_checked)
 	struct kv_node *node = peer->node;
 	uint32_t n = kv_get32(m->count);
 	struct planner g = { .peer = peer, .msg = m };
+	struct kv_nodepush push = {
+		.peer = peer,
+		.msg = msg,
+		.n = n,
+		.windows = &g.windows,
+	};
+	struct kv_dataconn *dc;
 	const struct kv_get_ent *ents;
 	int status;
 
-	if (!plan_begin(peer, msg, &ents, n))
+	if (!plan_begin(&g, msg, &ents, n))
 		return false;
 	status = get_check(peer, m);
 	if (status != KV_OK) {
@@ -389,9 +415,12 @@ get_run(struct kv_nodepeer *peer, const struct kv_msg *msg, bool is_checked)
 		return true;
 	g.inline_max = kv_min_u64(kv_get32(m->inline_max), KV_INLINE_BYTES_MAX);
 	g.room = KV_TAIL_MAX - n * sizeof(struct kv_get_ent_r);
-	g.has_data = kv_nodepeer_data(peer, kv_get64(m->data_token)) != NULL;
-	if (plan_all(&g, ents, n) > 0)
-		kv_nodepush_start(peer, msg, n, g.pushes);
+	dc = kv_nodepeer_data(peer, kv_get64(m->data_token));
+	g.has_data = dc != NULL;
+	g.has_rdma = dc && kv_mover_has_rdma(dc);
+	push.pushes = plan_all(&g, ents, n);
+	if (push.pushes)
+		kv_nodepush_start(&push);
 	get_count(peer, n);
 	get_answer(peer, msg->id, n);
 	return true;

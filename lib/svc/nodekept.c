@@ -323,7 +323,8 @@ kv_nodekept_reserve(struct kv_node *node, struct kv_putkey *k, bool may_evict)
 		.n_ext = k->n_ext,
 		.ext = kv_putkey_extents(k),
 	};
-	bool is_filled = !k->put->moves && !k->is_inline && k->size;
+	bool is_filled =
+		k->put->mode == KV_MODE_SHM && !k->is_inline && k->size;
 	size_t len;
 	int rc;
 

@@ -15,7 +15,9 @@
 #include "store/tenants.h"
 #include "svc/gentable.h"
 #include "svc/nodecore.h"
+#include "svc/nodewindow.h"
 #include "svc/putkey.h"
+#include "svc/putparts.h"
 #include "wire/msg.h"
 
 /* Keys between the one that is begun and the one whose memory is asked for. */
@@ -118,7 +120,7 @@ put_measure(struct kv_nodeput *put, size_t *tail)
 	*tail = 0;
 	KV_LIST_FOREACH(k, &put->fresh, fresh) {
 		bytes = sizeof(struct kv_grant_ent);
-		if (!put->moves)
+		if (put->mode == KV_MODE_SHM)
 			bytes += k->n_ext * sizeof(struct kv_extent_le);
 		if (*tail + bytes > KV_TAIL_MAX)
 			break;
@@ -133,7 +135,7 @@ grant_fill(const struct kv_nodeput *put, const struct kv_putkey *k,
 	   struct kv_grant_ent *ent, struct kv_extent_le *ext)
 {
 	const struct kv_extent *e = kv_putkey_extents(k);
-	unsigned i, n = put->moves ? 0 : k->n_ext;
+	unsigned i, n = put->mode == KV_MODE_SHM ? k->n_ext : 0;
 
 	ent->grant = kv_le64(k->grant.hash);
 	ent->index = kv_le32((uint32_t)(k - put->keys));
@@ -200,8 +202,8 @@ kv_nodeput_filled(struct kv_nodepeer *peer, const struct kv_msg *msg)
 		/* A grant may be over already, or never have been its own. */
 		if (!k || k->put->proc != peer->proc)
 			continue;
-		if (!k->put->moves)
-			kv_putkey_filled(k, gave_up);
+		if (k->put->mode == KV_MODE_SHM)
+			kv_putkey_filled(k, gave_up ? KV_ECANCELED : KV_OK);
 		else if (gave_up)
 			kv_putkey_give_up(k, KV_ECANCELED);
 	}
@@ -321,8 +323,8 @@ put_check(const struct kv_nodepeer *peer, const struct kv_put *m)
 
 	if (node->phase != KV_NODE_RUNNING)
 		return KV_ECLOSED;
-	if (n == 0 || n > KV_BATCH_KEYS_MAX ||
-	    (m->mode != KV_MODE_SHM && m->mode != KV_MODE_DATA))
+	if (n == 0 || n > KV_BATCH_KEYS_MAX || m->mode < KV_MODE_SHM ||
+	    m->mode > KV_MODE_RDMA)
 		return KV_EINVALID;
 	if (m->mode == KV_MODE_SHM && !peer->proc->may_write)
 		return KV_EDENIED;
@@ -332,34 +334,42 @@ put_check(const struct kv_nodepeer *peer, const struct kv_put *m)
 /* One block for everything: the keys' states (put_keys_init() fills them in),
  * their moves, the bytes of those whose values are to come. */
 static struct kv_nodeput *
-put_alloc(const struct kv_put *m, size_t own_bytes, uint8_t **own)
+put_alloc(const struct kv_put *m, const struct kv_putparts *p, uint8_t **own)
 {
 	size_t n = kv_get32(m->count);
 	size_t moves = m->mode == KV_MODE_DATA ? n : 0;
+	size_t pulls = m->mode == KV_MODE_RDMA ? n : 0;
 	struct kv_nodeput *put;
-	size_t bytes;
+	size_t bytes, more;
 
-	bytes = sizeof(*put) + n * sizeof(put->keys[0]) +
-		moves * sizeof(put->moves[0]);
-	put = KV_FAULT_POINT() ? NULL : malloc(bytes + own_bytes);
+	bytes = sizeof(*put) + n * sizeof(put->keys[0]);
+	more = moves * sizeof(put->moves[0]) + pulls * sizeof(put->pulls[0]) +
+	       p->windows.count * sizeof(put->mems[0]) +
+	       p->sum.pieces * sizeof(put->pulls[0].far[0]);
+	put = KV_FAULT_POINT() ? NULL : malloc(bytes + more + p->sum.own);
 	if (!put)
 		return NULL;
 	memset(put, 0, sizeof(*put));
-	if (moves) {
-		put->moves = (void *)&put->keys[n];
-		memset(put->moves, 0, moves * sizeof(put->moves[0]));
-	}
 	*own = (uint8_t *)put + bytes;
+	memset(*own, 0, more);
+	if (moves)
+		put->moves = (void *)*own;
+	if (pulls) {
+		put->pulls = (void *)*own;
+		put->mems = (void *)&put->pulls[n];
+		kv_nodewindow_mems(&p->windows, put->mems);
+	}
+	*own += more;
 	return put;
 }
 
 static struct kv_nodeput *
-put_new(struct kv_nodepeer *peer, const struct kv_msg *msg, size_t own_bytes,
-	uint8_t **own)
+put_new(struct kv_nodepeer *peer, const struct kv_msg *msg,
+	const struct kv_putparts *p, uint8_t **own)
 {
 	const struct kv_put *m = msg->body;
 	struct kv_node *node = peer->node;
-	struct kv_nodeput *put = put_alloc(m, own_bytes, own);
+	struct kv_nodeput *put = put_alloc(m, p, own);
 
 	if (!put)
 		return NULL;
@@ -369,6 +379,7 @@ put_new(struct kv_nodepeer *peer, const struct kv_msg *msg, size_t own_bytes,
 	put->id = msg->id;
 	put->random = kv_get64(m->put_id.random);
 	put->version = kv_get32(m->put_id.version);
+	put->mode = m->mode;
 	put->flags = m->flags;
 	put->data_token = kv_get64(m->data_token);
 	put->token = peer->token;
@@ -402,9 +413,10 @@ put_new(struct kv_nodepeer *peer, const struct kv_msg *msg, size_t own_bytes,
  * is small is done with while the message is there, or else kept by itself; the
  * bytes of other keys are copied to `own`. */
 static void
-put_keys_init(struct kv_nodeput *put, const struct kv_put_ent *ents,
-	      const uint8_t *keys, const uint8_t *values, uint8_t *own)
+put_keys_init(struct kv_nodeput *put, const struct kv_putparts *p, uint8_t *own)
 {
+	const uint8_t *keys = p->keys, *values = p->values;
+	const struct kv_put_ent *ents = p->ents;
 	uint64_t seed = put->peer->seed;
 	unsigned i;
 
@@ -434,6 +446,24 @@ put_keys_init(struct kv_nodeput *put, const struct kv_put_ent *ents,
 	}
 }
 
+/* KV_MODE_RDMA: where the value of each key lies. */
+static void
+put_pulls_init(struct kv_nodeput *put, const struct kv_putparts *p)
+{
+	struct kv_rdmarange *far = (void *)&put->mems[p->windows.count];
+	const struct kv_piece *pieces = p->pieces;
+	unsigned i;
+
+	for (i = 0; i < put->count; i++) {
+		put->pulls[i].far = far;
+		if (put->keys[i].is_inline)
+			continue;
+		far += kv_nodewindow_far(put->mems, pieces, put->keys[i].size,
+					 far);
+		pieces += kv_get32(p->ents[i].pieces);
+	}
+}
+
 /* Of equal keys in one put the first counts: finds the others. */
 static void
 put_find_repeats(struct kv_nodeput *put)
@@ -457,33 +487,6 @@ put_find_repeats(struct kv_nodeput *put)
 		if (!k->is_repeat)
 			seen[at] = (uint16_t)(i + 1);
 	}
-}
-
-/* What follows the entries. */
-struct lengths {
-	size_t keys;
-	size_t own; /* of these: of keys that come without their value */
-	size_t values;
-};
-
-/* Adds them up; false when that cannot be right. */
-static bool
-ents_check(const struct kv_put_ent *ents, uint32_t n, struct lengths *sum)
-{
-	uint32_t i;
-
-	*sum = (struct lengths){ 0 };
-	for (i = 0; i < n; i++) {
-		sum->keys += kv_get16(ents[i].key_len);
-		if (!(ents[i].flags & KV_ENT_INLINE)) {
-			sum->own += kv_get16(ents[i].key_len);
-			continue;
-		}
-		if (kv_get64(ents[i].size) > KV_INLINE_BYTES_MAX)
-			return false;
-		sum->values += kv_get64(ents[i].size);
-	}
-	return true;
 }
 
 static int
@@ -527,22 +530,13 @@ kv_nodeput_start(struct kv_nodepeer *peer, const struct kv_msg *msg)
 {
 	const struct kv_put *m = msg->body;
 	uint32_t n = kv_get32(m->count);
-	const uint8_t *keys, *values;
-	const struct kv_put_ent *ents;
-	struct lengths sum;
 	struct kv_generation newer = { 0 };
 	struct kv_nodeput *put = NULL;
-	struct kv_cut cut;
+	struct kv_putparts p;
 	uint8_t *own;
 	int status;
 
-	kv_cut_init(&cut, msg);
-	ents = kv_cut_array(&cut, n, sizeof(*ents));
-	if (!ents || !ents_check(ents, n, &sum))
-		return false;
-	keys = kv_cut_take(&cut, sum.keys);
-	values = kv_cut_take(&cut, sum.values);
-	if (!kv_cut_done(&cut))
+	if (!kv_putparts_take(msg, &p))
 		return false;
 	kv_stats_add(&peer->node->stats, KV_STAT_PUTS, n);
 	status = put_check(peer, m);
@@ -550,14 +544,16 @@ kv_nodeput_start(struct kv_nodepeer *peer, const struct kv_msg *msg)
 	    (kv_nodepeer_is_busy(peer, n) || put_is_old(peer, m, &newer)))
 		status = KV_EBUSY;
 	if (status == KV_OK) {
-		put = put_new(peer, msg, sum.own, &own);
+		put = put_new(peer, msg, &p, &own);
 		status = put ? KV_OK : KV_ENOMEM;
 	}
 	if (status != KV_OK) {
 		put_refuse(peer, msg->id, status, newer);
 		return true;
 	}
-	put_keys_init(put, ents, keys, values, own);
+	put_keys_init(put, &p, own);
+	if (put->pulls)
+		put_pulls_init(put, &p);
 	put_find_repeats(put);
 	put_admit_all(put);
 	kv_nodeput_let_go(put);

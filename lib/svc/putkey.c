@@ -143,8 +143,8 @@ kv_putkey_give_up(struct kv_putkey *k, int status)
 	case KV_PUTKEY_FILLING:
 		key_settle(k, status);
 		key_end_writing(k, status);
-		if (k->put->moves)
-			kv_mover_cancel(&k->put->moves[k - k->put->keys].move);
+		if (k->put->mode != KV_MODE_SHM)
+			kv_putkey_move_cancel(k);
 		return;
 	case KV_PUTKEY_HIDDEN:
 		key_settle(k, status);
@@ -173,7 +173,7 @@ kv_putkey_forget(struct kv_proc *p, uint64_t token)
 	/* Giving one up touches no other of the list. */
 	KV_LIST_FOREACH_SAFE(k, next, &p->grants, link)
 		if (k->put->token == token)
-			kv_putkey_filled(k, true);
+			kv_putkey_filled(k, KV_ECANCELED);
 }
 
 struct kv_putkey *
@@ -260,14 +260,14 @@ key_commit(struct kv_putkey *k)
 }
 
 void
-kv_putkey_filled(struct kv_putkey *k, bool gave_up)
+kv_putkey_filled(struct kv_putkey *k, int status)
 {
-	if (!gave_up && !k->has_status) {
+	if (status == KV_OK && !k->has_status) {
 		key_commit(k);
 		return;
 	}
 	key_drop_space(k);
-	kv_putkey_rest(k, KV_ECANCELED);
+	kv_putkey_rest(k, status);
 }
 
 struct kv_putkey *
@@ -276,40 +276,6 @@ kv_putkey_find_grant(struct kv_node *node, uint64_t grant)
 	struct kv_htab_node *n = kv_htab_first(&node->grants, grant);
 
 	return n ? KV_CONTAINER_OF(n, struct kv_putkey, grant) : NULL;
-}
-
-/* The mover is done with it, one way or the other. */
-static void
-key_moved(struct kv_move *m)
-{
-	struct kv_putkey_move *pm =
-		KV_CONTAINER_OF(m, struct kv_putkey_move, move);
-	struct kv_putkey *k = pm->key;
-
-	if (m->status == 0 && !k->has_status) {
-		key_commit(k);
-		return;
-	}
-	key_drop_space(k);
-	kv_putkey_rest(k, kv_status_from_errno(m->status));
-}
-
-static int
-key_expect(struct kv_putkey *k)
-{
-	struct kv_nodeput *put = k->put;
-	struct kv_putkey_move *pm = &put->moves[k - put->keys];
-	struct kv_dataconn *dc = kv_nodepeer_data(put->peer, put->data_token);
-
-	if (!dc)
-		return -ECONNRESET;
-	pm->key = k;
-	pm->move.ext = kv_putkey_extents(k);
-	pm->move.n_ext = k->n_ext;
-	pm->move.bytes = k->size;
-	pm->move.ref = k->grant.hash;
-	pm->move.done = key_moved;
-	return kv_mover_expect(dc, &pm->move);
 }
 
 /* Space is there; the bytes are to come. */
@@ -323,8 +289,8 @@ key_grant(struct kv_putkey *k)
 	rc = kv_htab_add(&node->grants, &k->grant, ++node->next_id);
 	if (rc == 0) {
 		k->state = KV_PUTKEY_FILLING;
-		if (put->moves)
-			rc = key_expect(k);
+		if (put->mode != KV_MODE_SHM)
+			rc = kv_putkey_move(k);
 		else
 			kv_list_add_tail(&put->proc->grants, &k->link);
 	}
@@ -333,7 +299,8 @@ key_grant(struct kv_putkey *k)
 		kv_putkey_rest(k, kv_status_from_errno(rc));
 		return;
 	}
-	kv_list_add_tail(&put->fresh, &k->fresh);
+	if (put->mode != KV_MODE_RDMA) /* who reads tells nobody before */
+		kv_list_add_tail(&put->fresh, &k->fresh);
 }
 
 static void

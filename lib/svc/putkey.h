@@ -8,8 +8,9 @@
  *   NEW -> EARLY     no master was heard of yet: wait for what counts here
  *   NEW -> TWIN      another put of this key is under way: wait for its end
  *   NEW -> PAGES     no space yet, the pool is still faulting in
- *   NEW -> FILLING   space is granted; its bytes come into the mapping (SHM)
- *                    or over a data connection (the mover)
+ *   NEW -> FILLING   space is there; its bytes come into the mapping (SHM),
+ *                    or over a data connection, or are read by RDMA (the
+ *                    mover: putkey_move.c)
  *   NEW -> HIDDEN    in the index, not readable: the masters are asked
  *   any -> DONE
  *
@@ -76,6 +77,15 @@ struct kv_putkey_move {
 	struct kv_putkey *key;
 };
 
+/* KV_MODE_RDMA: the bytes of a key being read. */
+struct kv_putkey_pull {
+	struct kv_transfermove move;
+	struct kv_putkey *key;
+	const struct kv_rdmarange *far; /* where they lie */
+	struct kv_rdmarange *near;      /* &one, or allocated: where they go */
+	struct kv_rdmarange one;
+};
+
 struct kv_nodeput {
 	struct kv_list all;  /* node->puts */
 	struct kv_list link; /* peer->puts */
@@ -86,7 +96,7 @@ struct kv_nodeput {
 	uint64_t id;
 	uint64_t random;
 	uint32_t version;
-	uint8_t mode;
+	uint8_t mode; /* enum kv_mode */
 	uint8_t flags;
 	uint64_t data_token;
 	uint64_t token;  /* of the connection it came on */
@@ -102,6 +112,8 @@ struct kv_nodeput {
 	unsigned busy; /* keys not DONE, and holders */
 	struct kv_list fresh;
 	struct kv_putkey_move *moves; /* count, KV_MODE_DATA only */
+	struct kv_putkey_pull *pulls; /* count, KV_MODE_RDMA only, */
+	struct kv_rdmamem *mems;      /* and the requester's windows */
 	struct kv_putkey keys[];
 };
 
@@ -119,9 +131,9 @@ void kv_putkey_admit(struct kv_putkey *k);
 void kv_putkey_place(struct kv_putkey *k);
 /* Ends it where it is, as far as its requester is concerned. As above. */
 void kv_putkey_give_up(struct kv_putkey *k, int status);
-/* Its requester does not touch the granted space any more: the bytes are
- * there, or (gave_up) will not come. As above. */
-void kv_putkey_filled(struct kv_putkey *k, bool gave_up);
+/* Nobody touches the granted space any more: the bytes are there (KV_OK), or
+ * will not come. As above. */
+void kv_putkey_filled(struct kv_putkey *k, int status);
 
 /* The key that has this grant, or NULL. */
 struct kv_putkey *kv_putkey_find_grant(struct kv_node *node, uint64_t grant);
@@ -142,6 +154,14 @@ void kv_putkey_forget(struct kv_proc *p, uint64_t token);
 /* For the two files of it: it has this status; who writes the key, or NULL. */
 void kv_putkey_rest(struct kv_putkey *k, int status);
 struct kv_putkey *kv_putkey_writer(struct kv_node *node, struct kv_hash hash);
+
+/* ---- putkey_move.c ---- */
+
+/* FILLING, not SHM: its bytes are expected, or read; kv_putkey_filled()
+ * follows. Or -errno. */
+int kv_putkey_move(struct kv_putkey *k);
+/* It follows as soon as nothing is touched. */
+void kv_putkey_move_cancel(struct kv_putkey *k);
 
 /* ---- putkey_verdict.c ---- */
 

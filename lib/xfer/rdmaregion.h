@@ -82,6 +82,8 @@ bool kv_rdmaregion_is_complete(const struct kv_rdmaregion *g);
 unsigned kv_rdmaregion_near(const struct kv_rdmaregion *g, uint64_t off,
 			    uint64_t bytes, struct kv_rdmarange *out,
 			    unsigned max);
+/* So many of them are always enough for any `bytes` of it. */
+unsigned kv_rdmaregion_near_max(const struct kv_rdmaregion *g, uint64_t bytes);
 /* What others are told of a buffer (not of a pool). */
 const struct kv_rdmamem *kv_rdmaregion_far(const struct kv_rdmaregion *g);
 
