@@ -109,6 +109,14 @@ kv_rdmaregion_near(const struct kv_rdmaregion *g, uint64_t off, uint64_t bytes,
 	return 0;
 }
 
+unsigned
+kv_rdmaregion_near_max(const struct kv_rdmaregion *g, uint64_t bytes)
+{
+	(void)g;
+	(void)bytes;
+	return 0;
+}
+
 const struct kv_rdmamem *
 kv_rdmaregion_far(const struct kv_rdmaregion *g)
 {

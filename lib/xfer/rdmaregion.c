@@ -380,6 +380,12 @@ kv_rdmaregion_is_complete(const struct kv_rdmaregion *g)
 }
 
 unsigned
+kv_rdmaregion_near_max(const struct kv_rdmaregion *g, uint64_t bytes)
+{
+	return (unsigned)(bytes / g->chunk_bytes + 2);
+}
+
+unsigned
 kv_rdmaregion_near(const struct kv_rdmaregion *g, uint64_t off, uint64_t bytes,
 		   struct kv_rdmarange *out, unsigned max)
 {
