@@ -15,6 +15,8 @@
 #include "svc/daemon.h"
 #include "svc/node.h"
 #include "svc/pool.h"
+#include "svc/rdmaopen.h"
+#include "xfer/rdma.h"
 
 enum {
 	OPT_SOCKET_GROUP = 0x100,
@@ -72,6 +74,7 @@ parse(int key, char *arg, struct argp_state *state)
 
 struct daemon {
 	struct kv_daemon base;
+	struct kv_rdma *rdma; /* NULL: none */
 	struct kv_pool *pool;
 	struct kv_admin *admin; /* NULL: no HTTP */
 };
@@ -111,7 +114,7 @@ addr_build(const char *host, uint16_t port, char *buf, size_t n)
 }
 
 static struct kv_pool *
-pool_start(const struct options *o, struct kv_loop *loop, const char *socket)
+pool_start(const struct options *o, const struct daemon *d, const char *socket)
 {
 	const struct kv_conf *c = &o->common.conf;
 	char listen[16], addr[KV_CONF_TEXT_SIZE + 16], err[512];
@@ -127,6 +130,7 @@ pool_start(const struct options *o, struct kv_loop *loop, const char *socket)
 		.name = c->host[0] ? c->host : NULL,
 		.grace_ns = o->grace_ns,
 		.workers = o->workers,
+		.rdma = d->rdma,
 	};
 	struct kv_pool *p;
 	int code;
@@ -134,7 +138,7 @@ pool_start(const struct options *o, struct kv_loop *loop, const char *socket)
 	if (!c->master_server_address[0])
 		po.masters = NULL;
 	snprintf(listen, sizeof(listen), ":%u", c->port);
-	p = kv_pool_start(&po, loop, err, sizeof(err));
+	p = kv_pool_start(&po, d->base.loop, err, sizeof(err));
 	if (!p) {
 		code = errno;
 		/* Why it cannot listen was logged where it failed, unless it
@@ -167,15 +171,34 @@ http_start(struct daemon *d, uint16_t port)
 	return kv_opts_exit_code(errno);
 }
 
+/* 0, also when there is none, or an exit code after one line. */
+static int
+rdma_open(struct daemon *d, const struct kv_opts *o)
+{
+	char err[512];
+	int rc = kv_rdmaopen(kv_opts_protocol(o), o->conf.device_name, &d->rdma,
+			     err, sizeof(err));
+
+	if (rc == 0)
+		return 0;
+	kv_err("--protocol: %s", err);
+	return kv_opts_exit_code(-rc);
+}
+
 static int
 run(const struct options *o, const char *socket)
 {
 	struct daemon d = { 0 };
 	int code;
 
-	if (kv_daemon_init(&d.base, stop) < 0)
+	code = rdma_open(&d, &o->common);
+	if (code)
+		return code;
+	if (kv_daemon_init(&d.base, stop) < 0) {
+		kv_rdma_close(d.rdma);
 		return EX_OSERR;
-	d.pool = pool_start(o, d.base.loop, socket);
+	}
+	d.pool = pool_start(o, &d, socket);
 	code = d.pool ? http_start(&d, o->common.conf.client_http_port)
 		      : kv_opts_exit_code(errno);
 	if (d.pool && code == 0)
@@ -187,6 +210,7 @@ run(const struct options *o, const char *socket)
 	kv_admin_free(d.admin);
 	kv_pool_free(d.pool);
 	kv_daemon_fini(&d.base);
+	kv_rdma_close(d.rdma);
 	return code;
 }
 

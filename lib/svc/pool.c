@@ -20,6 +20,7 @@
 #include "svc/ident.h"
 #include "svc/node.h"
 #include "svc/poolfile.h"
+#include "svc/poolregion.h"
 
 #define MASTER_PORT 50051
 #define NODE_PORT   50052
@@ -49,6 +50,8 @@ struct kv_pool {
 	struct kv_timer again;
 	struct kv_lookup *lookup; /* of the name that others dial, or NULL */
 	struct kv_log_limit log;
+
+	struct kv_poolregion region; /* for RDMA, or none */
 
 	struct kv_mail end; /* kv_pool_close */
 	sem_t ended;
@@ -84,6 +87,7 @@ pages_tell(struct kv_pool *p)
 		return;
 	}
 	p->told_bytes = end;
+	kv_poolregion_ready(&p->region, end, failed || end >= p->seg->bytes);
 	if (!failed)
 		return;
 	kv_err("the pool ends at %llu of %llu bytes: %s",
@@ -272,6 +276,7 @@ node_opts_init(struct kv_pool *p, const struct kv_pool_opts *o)
 	no->grace_ns = o->grace_ns;
 	no->drain_ns = o->drain_ns;
 	no->workers = o->workers ? o->workers : 1;
+	no->rdma = o->rdma;
 	if (kv_ident_host(&no->host) < 0)
 		kv_warn("cannot tell which host this is: %m");
 }
@@ -338,6 +343,31 @@ host_look(struct kv_pool *p)
 		p->lookup = kv_lookup_start(p->loop, &a, host_found, p);
 }
 
+static void
+region_done(struct kv_poolregion *r, bool is_complete)
+{
+	struct kv_pool *p = KV_CONTAINER_OF(r, struct kv_pool, region);
+
+	kv_node_registered(p->node, is_complete);
+}
+
+static void
+region_init(struct kv_pool *p)
+{
+	struct kv_node_opts *no = &p->node_opts;
+	int rc;
+
+	if (!no->rdma)
+		return;
+	rc = kv_poolregion_init(&p->region, no->rdma, p->seg->base,
+				p->seg->bytes, &p->mbox, region_done);
+	no->region = p->region.region;
+	if (rc == 0)
+		return;
+	no->rdma = NULL;
+	kv_warn("the pool is not served by RDMA: %s", kv_worker_error_text(rc));
+}
+
 static int
 pool_run(struct starting *st)
 {
@@ -356,6 +386,7 @@ pool_run(struct starting *st)
 		return rc;
 	}
 	p->has_mbox = true;
+	region_init(p);
 	p->node_opts.loop = p->loop;
 	p->node = kv_node_new(&p->node_opts, st->err, st->err_bytes);
 	if (!p->node)
@@ -382,6 +413,7 @@ pool_rest(struct kv_pool *p)
 	p->lookup = NULL;
 	kv_node_free(p->node);
 	p->node = NULL;
+	kv_poolregion_fini(&p->region);
 	if (p->has_mbox)
 		kv_mbox_fini(&p->mbox);
 	p->has_mbox = false;

@@ -16,6 +16,7 @@
 struct kv_loop;
 struct kv_node;
 struct kv_pool;
+struct kv_rdma;
 
 struct kv_pool_opts {
 	uint64_t bytes;
@@ -34,6 +35,9 @@ struct kv_pool_opts {
 	uint64_t grace_ns;        /* exist grace; 0: the default */
 	uint64_t drain_ns;        /* kv_pool_stop waits so long; 0: default */
 	unsigned workers;         /* threads that move bytes; 0: one */
+	/* Other hosts are served by RDMA, too, as soon as its ports know all of
+	 * the pool. It outlives the pool. NULL: none. */
+	struct kv_rdma *rdma;
 };
 
 /*
