@@ -44,9 +44,9 @@ LIBS := -lmicrohttpd -lcjson $(SO_LIBS)
 WITH_RDMA ?= $(shell $(CC) $(CPPFLAGS) -include infiniband/verbs.h \
 	-include rdma/rdma_cma.h -E -x c /dev/null >/dev/null 2>&1 && echo yes)
 NO_RDMA := $(if $(WITH_RDMA),lib/xfer/rdma_none.c,$(filter-out %_none.c,\
-	$(wildcard lib/xfer/rdma*.c tests/unit/xfer/test_rdma*.c \
+	$(wildcard lib/xfer/rdma*.c tests/unit/*/test_rdma*.c \
 	tests/unit/xfer/test_hca*.c \
-	tests/mock/hca*.c tests/mock/rdmarig.c tests/mock/railrig.c)))
+	tests/mock/hca*.c tests/mock/rdma*.c tests/mock/rail*.c)))
 
 # The shared library leaves out what only the daemons and programs need.
 LIB := $(filter-out lib/python/% $(NO_RDMA),$(wildcard lib/*/*.c))

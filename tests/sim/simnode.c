@@ -267,6 +267,9 @@ simnode_open(struct simnode *s, const struct simnode_opts *opts)
 	s->has_file = opts->has_file;
 	if (s->has_file)
 		simpool_open(&s->file, SIMNODE_POOL);
+	s->end = opts->end;
+	if (opts->begin)
+		opts->begin(s);
 	simnode_restart(s);
 	if (!opts->no_pages)
 		assert(kv_node_ready(s->node, 0, SIMNODE_POOL) == 0);
@@ -306,6 +309,8 @@ simnode_close(struct simnode *s)
 		free(s->masters[i].held);
 	}
 	simnet_run(s->sn, s->clock.ns + KV_NS_PER_S);
+	if (s->end)
+		s->end(s);
 	assert(simnet_streams(s->sn) == 0);
 	simnet_free(s->sn);
 	kv_loop_free(s->loop);

@@ -58,7 +58,8 @@ struct simnode {
 	struct kv_net *net;
 	struct kv_node *node; /* NULL: it has crashed */
 	struct kv_node_opts opts;
-	struct simpool file; /* with has_file */
+	void (*end)(struct simnode *s); /* as in the options */
+	struct simpool file;            /* with has_file */
 	bool has_file;
 	bool is_done; /* kv_node_stop's callback ran */
 	struct simmaster masters[SIMNODE_MASTERS];
@@ -73,6 +74,10 @@ struct simnode_opts {
 	bool no_pages;
 	bool has_file; /* its pool outlives it */
 	unsigned conns_max;
+	/* Before it is there: may add to its options. After it has gone, before
+	 * its loop and its pool have. NULL: nothing. */
+	void (*begin)(struct simnode *s);
+	void (*end)(struct simnode *s);
 };
 
 void simnode_open(struct simnode *s, const struct simnode_opts *opts);
@@ -113,6 +118,7 @@ struct simreq {
 	struct wirepeer data;
 	uint64_t token;      /* of the control connection */
 	uint64_t data_token; /* of the data connection; 0: none */
+	uint64_t features;   /* that its HELLO says, then of the answer */
 	struct kv_id boot;
 };
 
@@ -121,6 +127,8 @@ struct kv_stream *simreq_dial(struct simnode *s, struct kv_net *net,
 			      bool is_unix);
 /* Over TCP, with a data connection. */
 void simreq_open_tcp(struct simreq *r, struct simnode *s);
+/* The same; the data connection says that it has these. */
+void simreq_open_with(struct simreq *r, struct simnode *s, uint64_t features);
 /* Over the Unix socket, attached for writing. pid 0: a new process. */
 void simreq_open_unix(struct simreq *r, struct simnode *s, pid_t pid);
 /* Another Unix connection of the same process, not attached. */

@@ -59,6 +59,7 @@ greet(struct simreq *r, struct wirepeer *p, enum kv_role role)
 		.role = (uint8_t)role,
 		.boot = r->boot,
 		.token = kv_le64(r->token),
+		.features = kv_le64(r->features),
 	};
 	const struct kv_hello_r *hr;
 	struct wireframe *f;
@@ -69,6 +70,7 @@ greet(struct simreq *r, struct wirepeer *p, enum kv_role role)
 	hr = (void *)f->body;
 	assert(hr->status == KV_OK);
 	token = kv_get64(hr->token);
+	r->features = kv_get64(hr->features);
 	assert(token);
 	wireframe_free(f);
 	return token;
@@ -94,9 +96,16 @@ req_open(struct simreq *r, struct simnode *s, pid_t pid, bool is_unix)
 void
 simreq_open_tcp(struct simreq *r, struct simnode *s)
 {
+	simreq_open_with(r, s, 0);
+}
+
+void
+simreq_open_with(struct simreq *r, struct simnode *s, uint64_t features)
+{
 	struct kv_stream *st;
 
 	req_open(r, s, 0, false);
+	r->features = features;
 	st = simreq_dial(s, r->net, false);
 	assert(st);
 	wirepeer_open(&r->data, s->loop, st);
