@@ -84,6 +84,12 @@ nics_open(struct railrig_end *e)
 	e->v->free_device_list(list);
 }
 
+static uint64_t
+bytes_of(const struct railrig_opts *o)
+{
+	return o->bytes ? o->bytes : RAILRIG_BYTES;
+}
+
 static void
 end_open(const struct railrig_opts *o, int end)
 {
@@ -100,9 +106,9 @@ end_open(const struct railrig_opts *o, int end)
 	nics_open(e);
 	e->rl = kv_rdmaloop_new(&e->r, railrig_loop, end == 1);
 	assert_non_null(e->rl);
-	e->buf = malloc(RAILRIG_BYTES);
+	e->buf = malloc(bytes_of(o));
 	assert_int_equal(kv_rdmamr_register(&e->mr, e->r.ports, e->n, e->buf,
-					    RAILRIG_BYTES,
+					    bytes_of(o),
 					    KV_RDMAREGION_FAR_WRITES),
 			 0);
 }
@@ -224,7 +230,7 @@ railrig_open(const struct railrig_opts *opts)
 	kv_rng_seed(&rng, opts->seed);
 	for (i = 0; i < 2; i++) {
 		end_open(opts, i);
-		kv_rng_bytes(&rng, railrig[i].buf, RAILRIG_BYTES);
+		kv_rng_bytes(&rng, railrig[i].buf, bytes_of(opts));
 	}
 	conns_open(opts->seed);
 	if (!opts->is_quiet)
@@ -234,9 +240,13 @@ railrig_open(const struct railrig_opts *opts)
 void
 railrig_connect(void)
 {
+	unsigned i;
+
 	kv_rdmalink_tell(railrig[1].l);
-	railrig_ms(20);
+	for (i = 0; i < 60 && !railrig[0].n_settled; i++)
+		railrig_ms(10);
 	assert_int_equal(railrig[0].n_settled, 1);
+	assert_true(kv_rdmalink_is_settled(railrig[0].l));
 	assert_true(kv_rdmalink_rails(railrig[0].l) > 0);
 	assert_int_equal(kv_rdmalink_rails(railrig[0].l),
 			 kv_rdmalink_rails(railrig[1].l));
@@ -303,8 +313,8 @@ on_done(struct kv_rdmaxfer *x, int status)
 	m->done++;
 	m->status = status;
 	m->done_ns = clock_.ns;
-	if (status == 0 && x->kind != KV_RDMAXFER_WRITE && m->arrived)
-		m->arrived(m);
+	if (m->on_done)
+		m->on_done(m);
 }
 
 static void
@@ -314,8 +324,8 @@ on_end(struct kv_rdmaend *e, int status)
 
 	m->end_done++;
 	m->end_status = status;
-	if (status == 0 && m->arrived)
-		m->arrived(m);
+	if (m->on_end)
+		m->on_end(m);
 }
 
 void

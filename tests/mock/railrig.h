@@ -43,6 +43,7 @@ struct railrig_opts {
 	double gbps[RAILRIG_PORTS]; /* 0: 100 */
 	uint64_t seed;
 	uint32_t piece_bytes; /* 0: 4096 */
+	uint64_t bytes;       /* of memory; 0: RAILRIG_BYTES */
 	/* All ports reach each other, and are of one network; else each pair
 	 * is one by itself. */
 	bool is_flat;
@@ -75,8 +76,9 @@ struct railrig_move {
 	unsigned done, end_done; /* times */
 	int status, end_status;
 	uint64_t done_ns;
-	/* Called in `done` of whoever has the bytes, when they are there. */
-	void (*arrived)(struct railrig_move *m);
+	/* Called in each `done`: of who moves; of who awaits. */
+	void (*on_done)(struct railrig_move *m);
+	void (*on_end)(struct railrig_move *m);
 	void *arg;
 };
 
