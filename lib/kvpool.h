@@ -281,9 +281,14 @@ void kv_client_release(struct kv_client *c, struct kv_view *views, size_t n);
 
 /* ---- buffers ---- */
 
-/* Tells that memory will be used again and again as a source or destination
- * (a NIC registers it once). Not required. -KV_EINVALID: null, empty,
- * overlapping another registered range. A repeat of the same range counts. */
+/* Tells that memory will be used again and again as a source or destination:
+ * NICs learn of it here, once, and it is pinned until it is unregistered. Where
+ * they do not take it a line says so, and it is used as any other. Not
+ * required. -KV_EINVALID: null, empty, overlapping another registered range. A
+ * repeat of the same range counts.
+ *
+ * Unregister, as often: then no NIC reaches it any more, for which calls under
+ * way that use it are waited for. -KV_EINVALID: no range begins there. */
 int kv_client_register(struct kv_client *c, void *data, size_t len);
 int kv_client_unregister(struct kv_client *c, void *data);
 
@@ -329,7 +334,7 @@ struct kv_link_info {
 	char boot[33];
 	char name[136];
 	char addr[136];
-	char path[8];           /* "shm": that of this host, "tcp" */
+	char path[8];           /* "shm": that of this host, "rdma", "tcp" */
 	int status;             /* 0, or why it cannot be reached */
 	uint64_t round_trip_ns; /* of a question and its answer */
 };

@@ -38,6 +38,7 @@ struct kv_chan {
 	struct kv_list nodes; /* struct kv_link, latest used first */
 	unsigned n_nodes;
 	struct kv_chan_refresh *refresh; /* NODES under way; made on demand */
+	struct kv_rdmaloop *rdma;        /* made on demand; NULL: none yet */
 };
 
 /* NULL, errno. loop and hub outlive it. */

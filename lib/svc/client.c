@@ -9,6 +9,7 @@
 #include "net/sock.h"
 #include "svc/pool.h"
 #include "svc/viewop.h"
+#include "xfer/rdma.h"
 
 #define TIMEOUT_MS 10000
 /* A channel that was used within this time is not looked at before its next
@@ -251,7 +252,7 @@ kv_client_free(struct kv_client *c)
 	kv_sock_net_free(c->net);
 	pthread_cond_destroy(&c->idle_more);
 	pthread_mutex_destroy(&c->lock);
-	free(c->ranges);
+	kv_rdma_close(c->rdma);
 	free(c);
 }
 

@@ -38,6 +38,7 @@ struct kv_client_chan {
 struct kv_client {
 	struct kv_hub hub;
 	struct kv_net *net;
+	struct kv_rdma *rdma;              /* NULL: none */
 	struct kv_pool *pool;              /* the embedded node, or NULL */
 	char node_addr[KV_HUB_ADDR_BYTES]; /* its, as others know it */
 	uint32_t timeout_ms;
@@ -50,9 +51,7 @@ struct kv_client {
 	unsigned n_chans;
 	unsigned n_waiting; /* calls that wait for a channel */
 	bool closing;
-	struct kv_op_crew *crew;        /* made by the first submit */
-	struct kv_client_range *ranges; /* registered buffers */
-	size_t n_ranges;
+	struct kv_op_crew *crew; /* made by the first submit */
 };
 
 /* Of kv_client_open() and kv_client_close(): with nothing in it. NULL: out of

@@ -393,72 +393,18 @@ kv_client_get_submit(struct kv_client *c, struct kv_get_item *items, size_t n,
 
 /* ---- buffers ---- */
 
-/* A buffer that the caller registered; counted. */
-struct kv_client_range {
-	uintptr_t at;
-	size_t len;
-	unsigned count;
-};
-
-static struct kv_client_range *
-range_find(struct kv_client *c, uintptr_t at, size_t len)
-{
-	size_t i;
-
-	for (i = 0; i < c->n_ranges; i++)
-		if (at < c->ranges[i].at + c->ranges[i].len &&
-		    c->ranges[i].at < at + len)
-			return &c->ranges[i];
-	return NULL;
-}
-
-/* c->lock is held. */
-static int
-range_add(struct kv_client *c, uintptr_t at, size_t len)
-{
-	struct kv_client_range *r = range_find(c, at, len);
-
-	if (r) {
-		if (r->at != at || r->len != len)
-			return -KV_EINVALID;
-		r->count++;
-		return 0;
-	}
-	r = realloc(c->ranges, (c->n_ranges + 1) * sizeof(*r));
-	if (!r)
-		return -KV_ENOMEM;
-	c->ranges = r;
-	r[c->n_ranges++] = (struct kv_client_range){ at, len, 1 };
-	return 0;
-}
-
 int
 kv_client_register(struct kv_client *c, void *data, size_t len)
 {
-	int rc = 0;
-
 	if (!c || !data || len == 0 || (uintptr_t)data > UINTPTR_MAX - len)
 		return -KV_EINVALID;
-	KV_LOCKED(&c->lock)
-		rc = range_add(c, (uintptr_t)data, len);
-	return rc;
+	return kv_ranges_add(&c->hub.ranges, data, len);
 }
 
 int
 kv_client_unregister(struct kv_client *c, void *data)
 {
-	struct kv_client_range *r;
-	int rc = -KV_EINVALID;
-
 	if (!c || !data)
 		return -KV_EINVALID;
-	KV_LOCKED(&c->lock) {
-		r = range_find(c, (uintptr_t)data, 1);
-		if (r && r->at == (uintptr_t)data) {
-			if (--r->count == 0)
-				*r = c->ranges[--c->n_ranges];
-			rc = 0;
-		}
-	}
-	return rc;
+	return kv_ranges_del(&c->hub.ranges, data);
 }

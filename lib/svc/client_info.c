@@ -235,12 +235,15 @@ stats_own(struct kv_client *c, char *buf, size_t size)
 		buf, size,
 		"puts %llu\nput_bytes %llu\nput_fails %llu\n"
 		"puts_short %llu\ngets %llu\nhits %llu\n"
-		"get_bytes %llu\nexists %llu\nfinds %llu\n",
+		"get_bytes %llu\nexists %llu\nfinds %llu\n"
+		"rdma_put_bytes %llu\nrdma_get_bytes %llu\n",
 		(unsigned long long)s.puts, (unsigned long long)s.put_bytes,
 		(unsigned long long)s.put_fails,
 		(unsigned long long)s.puts_short, (unsigned long long)s.gets,
 		(unsigned long long)s.hits, (unsigned long long)s.get_bytes,
-		(unsigned long long)s.exists, (unsigned long long)s.finds);
+		(unsigned long long)s.exists, (unsigned long long)s.finds,
+		(unsigned long long)s.rdma_put_bytes,
+		(unsigned long long)s.rdma_get_bytes);
 }
 
 long

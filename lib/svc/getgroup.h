@@ -20,8 +20,9 @@ struct kv_getop_key {
 	uint64_t want;   /* bytes that will; known from GET_R on */
 	uint8_t state;   /* enum kv_getop_state */
 	uint8_t tried;   /* bits of the survey's owners of this key */
-	bool is_coming;  /* GET_R said DATA */
-	bool is_busy;    /* the owner has too much pinned */
+	bool is_coming;  /* GET_R said DATA, or RDMA */
+	bool is_busy;    /* asked again: the owner has too much pinned, */
+	bool by_data;    /* or it cannot be had by RDMA */
 	uint32_t survey; /* its number in survey.keys */
 };
 

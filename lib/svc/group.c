@@ -22,6 +22,7 @@ void
 kv_group_fini(struct kv_group *g)
 {
 	kv_rpc_cancel(&g->call);
+	kv_rpc_cancel(&g->ping);
 	kv_link_wait_cancel(&g->wait);
 	kv_loop_timer_del(&g->timer);
 	kv_list_del(&g->link);
@@ -83,6 +84,30 @@ kv_group_next(struct kv_group *g)
 	rc = kv_link_open(g->to, &g->wait, !g->to->is_local, g->deadline);
 	if (rc != 0)
 		link_opened(&g->wait, rc);
+}
+
+/* A lost connection is told to the group's own call. */
+static void
+pinged(struct kv_call *call, int status, const struct kv_msg *msg)
+{
+	(void)call;
+	(void)status;
+	(void)msg;
+}
+
+bool
+kv_group_is_there(struct kv_group *g)
+{
+	struct kv_rpc *rpc = &g->to->ctl.rpc;
+
+	if (kv_rpc_is_under_way(&g->ping) || !g->to->ctl.conn)
+		return false;
+	g->ping.fn = pinged;
+	if (!kv_rpc_begin(rpc, &g->ping, KV_MSG_PING,
+			  g->deadline + KV_NS_PER_S))
+		return false;
+	kv_rpc_end(rpc);
+	return true;
 }
 
 uint32_t

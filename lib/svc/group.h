@@ -30,6 +30,7 @@ struct kv_group {
 	struct kv_call call;
 	struct kv_link_wait wait;
 	struct kv_timer timer;
+	struct kv_call ping;
 	size_t n;   /* items in idx */
 	size_t pos; /* first of the frame under way */
 	size_t end; /* behind its last */
@@ -58,6 +59,11 @@ void kv_group_next(struct kv_group *g);
  * then gone: *starting tells the op that more are to come.
  */
 void kv_group_start_all(struct kv_list *groups, bool *starting);
+
+/* For an owner that works where nothing is seen of it, when it has been silent
+ * for long: is it there? It is asked, and if it has not answered by the next
+ * call it is not. */
+bool kv_group_is_there(struct kv_group *g);
 
 /* Of a frame: what the call has left, and up to which size values ride in it
  * or in its answer. For the local node these are only those for which a second

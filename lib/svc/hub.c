@@ -64,6 +64,9 @@ kv_hub_init(struct kv_hub *hub, const struct kv_hub_opts *opts)
 		if (!hub->copier)
 			return -ENOMEM;
 	}
+	hub->rdma = opts->rdma;
+	hub->rdma_only = opts->rdma_only;
+	kv_ranges_init(&hub->ranges, opts->rdma);
 	kv_list_init(&hub->views);
 	pthread_mutex_init(&hub->lock, NULL);
 	return 0;
@@ -78,6 +81,7 @@ kv_hub_fini(struct kv_hub *hub)
 	free(hub->sick);
 	free(hub->orphans);
 	free(hub->named);
+	kv_ranges_fini(&hub->ranges);
 	kv_copier_free(hub->copier);
 	pthread_mutex_destroy(&hub->lock);
 }
@@ -291,6 +295,24 @@ kv_hub_node(struct kv_hub *hub, const struct kv_id *boot,
 }
 
 bool
+kv_hub_path_is_news(struct kv_hub *hub, const struct kv_id *boot,
+		    enum kv_hub_path path, struct kv_hub_node *out)
+{
+	struct kv_hub_node *n;
+	bool is_news = false;
+
+	KV_LOCKED(&hub->lock) {
+		n = node_find(hub, boot);
+		if (!n || n->path == path)
+			break;
+		is_news = true;
+		n->path = (uint8_t)path;
+		*out = *n;
+	}
+	return is_news;
+}
+
+bool
 kv_hub_is_stale(struct kv_hub *hub, uint64_t now, uint64_t max_age_ns)
 {
 	bool is_stale = true;
@@ -483,6 +505,8 @@ kv_hub_count(struct kv_hub *hub, const struct kv_hub_stats *more)
 		hub->stats.gets += more->gets;
 		hub->stats.hits += more->hits;
 		hub->stats.get_bytes += more->get_bytes;
+		hub->stats.rdma_put_bytes += more->rdma_put_bytes;
+		hub->stats.rdma_get_bytes += more->rdma_get_bytes;
 		hub->stats.exists += more->exists;
 		hub->stats.finds += more->finds;
 	}

@@ -18,6 +18,7 @@
 #include "base/log.h"
 #include "store/generation.h"
 #include "store/key.h"
+#include "svc/ranges.h"
 #include "wire/map.h"
 
 #define KV_HUB_MASTERS_MAX 4
@@ -72,6 +73,16 @@ struct kv_hub_opts {
 	uint64_t rng_seed;
 	struct kv_hub_mapper mapper;
 	unsigned copy_threads; /* of one call; 0: 1 */
+	/* NULL: this process uses no RDMA. Outlives the hub. */
+	struct kv_rdma *rdma;
+	bool rdma_only; /* values go by it alone, but small ones */
+};
+
+/* How values travel to and from a node. */
+enum kv_hub_path {
+	KV_HUB_PATH_NONE, /* not known yet */
+	KV_HUB_PATH_TCP,
+	KV_HUB_PATH_RDMA,
 };
 
 struct kv_hub_node {
@@ -90,6 +101,7 @@ struct kv_hub_node {
 	uint8_t masters;  /* that it was told of */
 	uint8_t sessions; /* with how many of them it has one */
 	unsigned listed;  /* number of the last roll it was in; 0: none */
+	uint8_t path;     /* enum kv_hub_path, as it was told last */
 };
 
 /* Counters of this client. */
@@ -97,6 +109,7 @@ struct kv_hub_stats {
 	uint64_t puts, put_bytes, put_fails;
 	uint64_t puts_short; /* fewer replicas than asked */
 	uint64_t gets, hits, get_bytes;
+	uint64_t rdma_put_bytes, rdma_get_bytes; /* moved so, of those */
 	uint64_t exists, finds;
 };
 
@@ -113,8 +126,11 @@ struct kv_hub {
 	struct kv_id host;
 	struct kv_hub_mapper mapper;
 	struct kv_copier *copier; /* NULL: callers copy alone */
-	bool is_opening;          /* what fails is told by kv_client_open() */
-	char *named; /* masters, by the local node; NULL: none, or opened */
+	struct kv_ranges ranges;  /* what the caller has registered */
+	struct kv_rdma *rdma;     /* NULL: there is none here */
+	bool rdma_only;
+	bool is_opening; /* what fails is told by kv_client_open() */
+	char *named;     /* masters, by the local node; NULL: none, or opened */
 	/* Atomic. The local node's pool could not be mapped: it is a node as
 	 * others are until then. 0: none such. */
 	uint64_t map_again_at;
@@ -171,6 +187,10 @@ int kv_hub_node_parse(struct kv_hub_node *out, const struct kv_map_node *m);
 struct kv_hub_node *kv_hub_nodes(struct kv_hub *hub, unsigned *n);
 bool kv_hub_node(struct kv_hub *hub, const struct kv_id *boot,
 		 struct kv_hub_node *out);
+/* Whether that is another path to the node than the last one that was told:
+ * worth a line. Fills `out` if the node is known. */
+bool kv_hub_path_is_news(struct kv_hub *hub, const struct kv_id *boot,
+			 enum kv_hub_path path, struct kv_hub_node *out);
 /* The table is older than max_age_ns, or was never heard. */
 bool kv_hub_is_stale(struct kv_hub *hub, uint64_t now, uint64_t max_age_ns);
 /* A put of so many bytes went there: until the next table it has less. */

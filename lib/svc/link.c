@@ -15,6 +15,7 @@
 #include "net/sock.h"
 #include "svc/chan.h"
 #include "svc/gentable.h"
+#include "svc/linkcore.h"
 
 /* One attempt: dialling, HELLO, ATTACH. */
 #define ATTEMPT_NS       KV_NS_PER_S
@@ -154,6 +155,7 @@ end_close(struct kv_link_end *e, int status)
 void
 kv_link_drop_data(struct kv_link *l, int status)
 {
+	kv_link_rails_end(l);
 	end_close(&l->data, status);
 	rxs_lose(l, status);
 }
@@ -234,8 +236,8 @@ orphans_release(struct kv_link_end *e)
 
 /* ---- coming up ---- */
 
-static void
-end_is_up(struct kv_link_end *e)
+void
+kv_link_is_up(struct kv_link_end *e)
 {
 	struct kv_link *l = e->link;
 	struct kv_link_wait *w;
@@ -282,7 +284,7 @@ attach_answered(struct kv_call *call, int status, const struct kv_msg *msg)
 	if (status < 0)
 		end_fail(e, -kv_status_from_errno(status));
 	else
-		end_is_up(e);
+		kv_link_is_up(e);
 }
 
 /* Also when the pool is mapped already: to the node a process is new when its
@@ -330,8 +332,8 @@ hello_answered(struct kv_call *call, int status, const struct kv_msg *msg)
 		l->ch->hub->named = strndup(r.masters, r.masters_len);
 	if (e == &l->ctl && l->is_local)
 		attach_ask(e);
-	else
-		end_is_up(e);
+	else if (e == &l->ctl || !kv_link_rails_begin(l, r.features))
+		kv_link_is_up(e);
 }
 
 static void
@@ -348,6 +350,7 @@ hello_say(struct kv_link_end *e)
 		.tenant = hub->tenant,
 		.name = hub->name,
 		.generation = kv_gentable_build(kv_hub_generation(l->ch->hub)),
+		.features = e == &l->data && hub->rdma ? KV_FEATURE_RDMA : 0,
 	};
 
 	e->state = KV_LINK_HELLO;
@@ -515,7 +518,13 @@ on_msg(struct kv_conn *c, const struct kv_msg *msg)
 {
 	struct kv_link_end *e = kv_conn_arg(c);
 	struct kv_link_rx *rx;
+	bool is_good;
 
+	if (e == &e->link->data && kv_link_rails_take(e->link, msg, &is_good)) {
+		if (!is_good)
+			end_fail(e, -KV_EPROTO);
+		return;
+	}
 	if (kv_rpc_take(&e->rpc, msg))
 		return;
 	if (msg->type == KV_MSG_DATA && e == &e->link->data) {

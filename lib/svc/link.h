@@ -7,7 +7,10 @@
  * beside it, on which bytes travel; on the local node's the pool's descriptor
  * is asked for first (ATTACH), so that an open local link means a mapping.
  *
- *   IDLE -> DIALING -> HELLO [-> ATTACH] -> UP -> IDLE
+ *   IDLE -> DIALING -> HELLO [-> ATTACH] [-> RAILS] -> UP -> IDLE
+ *
+ * Where both sides have RDMA there are queue pairs beside the data connection,
+ * which is up when they are, or will not be (link_rails.c).
  *
  * All on the channel's loop.
  */
@@ -22,12 +25,14 @@
 #include "svc/hub.h"
 
 struct kv_chan;
+struct kv_rdmalink;
 
 enum kv_link_state {
 	KV_LINK_IDLE,
 	KV_LINK_DIALING,
 	KV_LINK_HELLO,
 	KV_LINK_ATTACH,
+	KV_LINK_RAILS,
 	KV_LINK_UP,
 };
 
@@ -75,6 +80,8 @@ struct kv_link {
 	const char *foreign; /* why it is hardly kvpool, or NULL */
 	struct kv_link_end ctl;
 	struct kv_link_end data;
+	struct kv_rdmalink *rails;   /* NULL: none */
+	struct kv_timer rails_timer; /* they are waited for so long */
 	struct kv_list waits;
 	struct kv_list rxs;
 	unsigned users; /* operations that hold it: it is not evicted */
@@ -102,6 +109,9 @@ void kv_link_drop(struct kv_link *l, int status);
 /* Only the data connection. When it returns nothing moves any more between it
  * and anybody's buffers: this is how a call that gives up fences them. */
 void kv_link_drop_data(struct kv_link *l, int status);
+
+/* Rails of the link that is up; 0: values go by TCP now. */
+unsigned kv_link_rails(const struct kv_link *l);
 
 void kv_link_rx_add(struct kv_link *l, struct kv_link_rx *rx);
 void kv_link_rx_del(struct kv_link_rx *rx);

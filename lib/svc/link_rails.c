@@ -1,0 +1,156 @@
+#include <errno.h>
+#include <string.h>
+
+#include "base/attr.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/num.h"
+#include "svc/chan.h"
+#include "svc/linkcore.h"
+#include "wire/protordma.h"
+#include "xfer/rdmalink.h"
+#include "xfer/rdmaloop.h"
+
+/* From the answer to HELLO until they are up, or will hardly be. What comes
+ * later is used, too. */
+#define SETTLE_NS (500 * KV_NS_PER_MS)
+
+static void settled(struct kv_rdmalink *r);
+
+static const struct kv_rdmalink_ops ops = {
+	.settled = settled,
+};
+
+unsigned
+kv_link_rails(const struct kv_link *l)
+{
+	if (!l->rails || l->data.state != KV_LINK_UP)
+		return 0;
+	return kv_rdmalink_rails(l->rails);
+}
+
+/* ---- what people are told ---- */
+
+static void
+say_rails(const struct kv_link *l, unsigned rails)
+{
+	struct kv_hub_node n;
+
+	if (kv_hub_path_is_news(l->ch->hub, &l->want, KV_HUB_PATH_RDMA, &n))
+		kv_info("node %s: RDMA, %u rail%s", n.name, rails,
+			rails == 1 ? "" : "s");
+}
+
+/* Where this process has no RDMA that is no news of the node's. */
+static void
+say_none(const struct kv_link *l, const char *why)
+{
+	const struct kv_hub *hub = l->ch->hub;
+	enum kv_log_level level = hub->rdma ? KV_LOG_INFO : KV_LOG_DEBUG;
+	struct kv_hub_node n;
+
+	if (!kv_hub_path_is_news(l->ch->hub, &l->want, KV_HUB_PATH_TCP, &n))
+		return;
+	if (hub->rdma_only)
+		kv_warn("node %s cannot be reached by RDMA: %s", n.name, why);
+	else if (kv_log_is_on(level))
+		kv_log(level, "node %s: TCP: %s", n.name, why);
+}
+
+/* ---- life ---- */
+
+/* They are there, or time is over. */
+static void
+waited(struct kv_link *l)
+{
+	unsigned rails;
+	const char *why;
+
+	if (l->data.state != KV_LINK_RAILS)
+		return;
+	kv_loop_timer_del(&l->rails_timer);
+	rails = kv_rdmalink_rails(l->rails);
+	why = kv_rdmalink_why(l->rails);
+	if (rails > 0)
+		say_rails(l, rails);
+	else
+		say_none(l, *why ? why : "no rail came up in time");
+	kv_link_is_up(&l->data);
+}
+
+static void
+settled(struct kv_rdmalink *r)
+{
+	waited(kv_rdmalink_arg(r));
+}
+
+static void
+expired(struct kv_timer *t)
+{
+	waited(KV_CONTAINER_OF(t, struct kv_link, rails_timer));
+}
+
+static int
+rails_new(struct kv_link *l)
+{
+	struct kv_chan *ch = l->ch;
+	const struct kv_rdmalink_opts o = {
+		.dials = true,
+		.token = l->data.token,
+		.ops = &ops,
+		.arg = l,
+	};
+
+	if (!ch->rdma)
+		ch->rdma = kv_rdmaloop_new(ch->hub->rdma, ch->loop, false);
+	if (ch->rdma)
+		l->rails = kv_rdmalink_new(ch->rdma, l->data.conn, &o);
+	return l->rails ? 0 : -errno;
+}
+
+bool
+kv_link_rails_begin(struct kv_link *l, uint64_t features)
+{
+	uint64_t now = kv_loop_now(l->ch->loop);
+	int rc;
+
+	if (!l->ch->hub->rdma) {
+		say_none(l, "no RDMA here");
+		return false;
+	}
+	if (!(features & KV_FEATURE_RDMA)) {
+		say_none(l, "the node has no RDMA");
+		return false;
+	}
+	rc = rails_new(l);
+	if (rc < 0) {
+		say_none(l, strerror(-rc));
+		return false;
+	}
+	l->data.state = KV_LINK_RAILS;
+	l->rails_timer.fn = expired;
+	kv_loop_timer_set(l->ch->loop, &l->rails_timer,
+			  kv_min_u64(now + SETTLE_NS, l->deadline));
+	return true;
+}
+
+bool
+kv_link_rails_take(struct kv_link *l, const struct kv_msg *msg, bool *is_good)
+{
+	if (msg->type != KV_MSG_RAILS && msg->type != KV_MSG_QPFENCE &&
+	    msg->type != KV_MSG_QPFENCE_R)
+		return false;
+	*is_good = l->rails && kv_rdmalink_take(l->rails, msg);
+	return true;
+}
+
+void
+kv_link_rails_end(struct kv_link *l)
+{
+	struct kv_rdmalink *rails = l->rails;
+
+	kv_loop_timer_del(&l->rails_timer);
+	/* What it calls back finds none. */
+	l->rails = NULL;
+	kv_rdmalink_free(rails);
+}

@@ -1,0 +1,22 @@
+#ifndef KV_SVC_LINKCORE_H
+#define KV_SVC_LINKCORE_H
+
+/* The inside of a link: link.c has its connections, link_rails.c the queue
+ * pairs beside the data connection. */
+
+#include "svc/link.h"
+
+/* link.c: the end is up, and who waits for it is told. */
+void kv_link_is_up(struct kv_link_end *e);
+
+/* link_rails.c. The other side of the data connection answered, with these
+ * features. True: rails are waited for, and kv_link_is_up() comes. */
+bool kv_link_rails_begin(struct kv_link *l, uint64_t features);
+/* Takes what is said of them, and tells whether it is fine. False: that is
+ * another message. */
+bool kv_link_rails_take(struct kv_link *l, const struct kv_msg *msg,
+			bool *is_good);
+/* The data connection goes: nothing reaches memory by them any more. */
+void kv_link_rails_end(struct kv_link *l);
+
+#endif
