@@ -65,7 +65,8 @@ UNIT := $(patsubst %.c,$O/%,\
 	$(filter-out $(NO_RDMA),$(wildcard tests/unit/*/test_*.c)))
 SIM := $(patsubst %.c,$O/%,$(wildcard tests/sim/test_*.c))
 FUZZ := $(patsubst %.c,$O/%,$(wildcard tests/fuzz/fuzz_*.c))
-IT := $(patsubst %.c,$O/%,$(wildcard tests/it/*.c tests/promise/*.c))
+IT := $(patsubst %.c,$O/%,\
+	$(wildcard tests/it/*.c tests/promise/*.c tests/vm/*.c))
 BENCH := $(patsubst %.c,$O/%,$(wildcard tests/bench/bench_*.c))
 .PHONY: all check check-unit check-asan check-tsan check-valgrind check-long \
 	check-vm tests tests-long demo bench cover fuzz lint tidy format install \
@@ -119,7 +120,7 @@ check-unit: $(UNIT)	## unit tests only
 	$(Q)$(if $(UNIT),$(PROVE) -e '$(EXEC)' $(UNIT))
 check-vm:	## real verbs in a guest of QEMU; VM=short: the main ones
 	$(Q)scripts/setup check vm
-	$(SUB) all
+	$(SUB) all $(filter $O/tests/vm/%,$(IT))
 	$(Q)$(PROVE) -j1 -e '' \
 		$(wildcard tests/vm/$(if $(filter short,$(VM)),[0-4])*.t)
 check-long:	## 10,000 simulated pools, long promises, a soak
