@@ -14,10 +14,18 @@ set_state(struct kv_lane *lane, enum kv_lane_state next, int status)
 	lane->status = status;
 }
 
+static void
+leave(struct kv_lane *lane)
+{
+	if (lane->ops && lane->ops->leave)
+		lane->ops->leave(lane);
+}
+
 /* Calls under way fail first: then their memory is not touched any more. */
 static void
 lose(struct kv_lane *lane, int status)
 {
+	leave(lane);
 	kv_conn_close(lane->conn);
 	lane->conn = NULL;
 	kv_rpc_fail(&lane->rpc, status);
@@ -28,9 +36,14 @@ static void
 on_msg(struct kv_conn *conn, const struct kv_msg *msg)
 {
 	struct kv_lane *lane = kv_conn_arg(conn);
+	int rc = 0;
 
-	if (!kv_rpc_take(&lane->rpc, msg))
-		lose(lane, -EPROTO);
+	if (lane->ops && lane->ops->take)
+		rc = lane->ops->take(lane, msg);
+	if (rc == 0 && !kv_rpc_take(&lane->rpc, msg))
+		rc = -EPROTO;
+	if (rc < 0)
+		lose(lane, rc);
 }
 
 static int
@@ -40,7 +53,9 @@ on_payload(struct kv_conn *conn, const struct kv_msg *msg, struct iovec *iov,
 	struct kv_lane *lane = kv_conn_arg(conn);
 
 	(void)max;
-	return lane->on_payload ? lane->on_payload(lane, msg, iov) : -EPROTO;
+	if (!lane->ops || !lane->ops->on_payload)
+		return -EPROTO;
+	return lane->ops->on_payload(lane, msg, iov);
 }
 
 static void
@@ -55,6 +70,16 @@ static const struct kv_conn_ops conn_ops = {
 	.on_close = on_close,
 };
 
+static int
+be_ready(struct kv_lane *lane, const struct kv_hello_result *res)
+{
+	lane->boot = res->boot;
+	lane->features &= res->features;
+	lane->token = res->token;
+	set_state(lane, KV_LANE_READY, 0);
+	return lane->ops && lane->ops->ready ? lane->ops->ready(lane) : 0;
+}
+
 static void
 on_hello(struct kv_call *call, int status, const struct kv_msg *msg)
 {
@@ -65,17 +90,15 @@ on_hello(struct kv_call *call, int status, const struct kv_msg *msg)
 		return; /* lose() says the rest */
 	if (status == 0)
 		status = -kv_status_errno(kv_hello_parse(msg, &res));
-	if (status == 0) {
-		lane->boot = res.boot;
-		set_state(lane, KV_LANE_READY, 0);
+	if (status == 0)
+		status = be_ready(lane, &res);
+	if (status == 0)
 		return;
-	}
 	if (res.text[0])
 		kv_debug("engine: refused: %s", res.text);
 	lose(lane, status);
 }
 
-/* The lane is DIALLING. */
 static void
 say_hello(struct kv_lane *lane, struct kv_stream *s)
 {
@@ -84,6 +107,7 @@ say_hello(struct kv_lane *lane, struct kv_stream *s)
 		.boot = &lane->own,
 		.want = &lane->boot,
 		.name = program_invocation_short_name,
+		.features = lane->features,
 	};
 
 	lane->conn = kv_conn_new(lane->loop, s, &conn_ops, lane);
@@ -157,6 +181,14 @@ kv_lane_dial(struct kv_lane *lane, const char *addr, uint64_t deadline_ns)
 	lane->status = -ENOMEM;
 }
 
+void
+kv_lane_greet(struct kv_lane *lane, struct kv_stream *s, uint64_t deadline_ns)
+{
+	assert(lane->state == KV_LANE_CLOSED);
+	lane->deadline_ns = deadline_ns;
+	say_hello(lane, s);
+}
+
 int
 kv_lane_settle(struct kv_lane *lane, const struct kv_wait *w)
 {
@@ -174,6 +206,7 @@ kv_lane_close(struct kv_lane *lane)
 		kv_dial_cancel(lane->dial);
 	lane->dial = NULL;
 	if (lane->conn) {
+		leave(lane);
 		kv_conn_close(lane->conn);
 		lane->conn = NULL;
 		kv_rpc_fail(&lane->rpc, -ECANCELED);

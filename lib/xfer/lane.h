@@ -22,6 +22,22 @@ enum kv_lane_state {
 	KV_LANE_LOST,
 };
 
+struct kv_lane;
+
+/* What more there is than requests and answers; each may be NULL. */
+struct kv_lane_ops {
+	/* As kv_conn_ops.on_payload. */
+	int (*on_payload)(struct kv_lane *lane, const struct kv_msg *msg,
+			  struct iovec *iov);
+	/* It is READY, and nothing has come since: 0; -errno: it is LOST. */
+	int (*ready)(struct kv_lane *lane);
+	/* Sees each message first: 1: it has it; 0: it is for others; -errno:
+	 * the lane is LOST. */
+	int (*take)(struct kv_lane *lane, const struct kv_msg *msg);
+	/* The connection, if there was one, is about to be closed. */
+	void (*leave)(struct kv_lane *lane);
+};
+
 struct kv_lane {
 	enum kv_lane_state state;
 	int status; /* LOST: why */
@@ -29,23 +45,28 @@ struct kv_lane {
 	struct kv_id own;  /* who dials */
 	struct kv_id boot; /* who is meant (zero: whoever is there); once READY
 			    * who answered */
+	uint64_t features; /* that are offered; once READY: had */
+	uint64_t token;    /* once READY */
 	uint64_t deadline_ns; /* of dial and HELLO */
 	struct kv_dial *dial;
 	struct kv_conn *conn;
 	struct kv_rpc rpc;
 	struct kv_call hello;
-	/* As kv_conn_ops.on_payload; NULL: there are none. */
-	int (*on_payload)(struct kv_lane *lane, const struct kv_msg *msg,
-			  struct iovec *iov);
+	const struct kv_lane_ops *ops; /* NULL: none */
 };
 
-/* A zeroed lane, or a closed one, for this loop. */
+/* A zeroed lane, or a closed one, for this loop. What is offered and the ops
+ * are set afterwards. */
 void kv_lane_init(struct kv_lane *lane, struct kv_loop *loop,
 		  const struct kv_id *own, const struct kv_id *boot);
 
 /* Towards READY: the outcome shows in its state after some turns. A failure to
  * begin is told so too. */
 void kv_lane_dial(struct kv_lane *lane, const char *addr, uint64_t deadline_ns);
+
+/* The same with a connection that is there; takes it over. */
+void kv_lane_greet(struct kv_lane *lane, struct kv_stream *s,
+		   uint64_t deadline_ns);
 
 /* Turns until it is READY (0) or LOST (its status), or as kv_wait_turn. */
 int kv_lane_settle(struct kv_lane *lane, const struct kv_wait *w);

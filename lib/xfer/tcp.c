@@ -245,9 +245,11 @@ dial(struct slot *s)
 {
 	struct kv_tcp *t = s->t;
 
+	static const struct kv_lane_ops ops = { .on_payload = on_payload };
+
 	kv_lane_close(&s->lane);
 	kv_lane_init(&s->lane, t->loop, &t->own, &t->boot);
-	s->lane.on_payload = on_payload;
+	s->lane.ops = &ops;
 	kv_lane_dial(&s->lane, t->addr, t->m->wait->deadline_ns);
 }
 

@@ -18,31 +18,40 @@
 struct kv_wait {
 	uint64_t deadline_ns;
 	const atomic_bool *closing;
+	/* For loops with a clock of their own, which are turned until then by
+	 * this; NULL: real time. */
+	const struct kv_clock *clock;
+	int (*turn)(struct kv_loop *loop, uint64_t until_ns);
 };
+
+static inline uint64_t
+kv_wait_now(const struct kv_wait *w)
+{
+	const struct kv_clock real = { 0 };
+
+	return kv_clock_now(w->clock ? w->clock : &real);
+}
 
 /* 0, -ETIMEDOUT or -ESHUTDOWN. */
 static inline int
 kv_wait_check(const struct kv_wait *w)
 {
-	const struct kv_clock clock = { 0 };
-
 	if (atomic_load_explicit(w->closing, memory_order_relaxed))
 		return -ESHUTDOWN;
-	return kv_clock_now(&clock) >= w->deadline_ns ? -ETIMEDOUT : 0;
+	return kv_wait_now(w) >= w->deadline_ns ? -ETIMEDOUT : 0;
 }
 
 /* One turn of a loop that the caller drives: 0, or as above. */
 static inline int
 kv_wait_turn(const struct kv_wait *w, struct kv_loop *loop)
 {
-	const struct kv_clock clock = { 0 };
 	int rc = kv_wait_check(w);
+	uint64_t until;
 
 	if (rc)
 		return rc;
-	rc = kv_loop_turn(loop,
-			  kv_min_u64(w->deadline_ns,
-				     kv_clock_now(&clock) + KV_WAIT_LOOK_NS));
+	until = kv_min_u64(w->deadline_ns, kv_wait_now(w) + KV_WAIT_LOOK_NS);
+	rc = w->turn ? w->turn(loop, until) : kv_loop_turn(loop, until);
 	return rc < 0 ? rc : 0;
 }
 
