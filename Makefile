@@ -45,7 +45,7 @@ WITH_RDMA ?= $(shell $(CC) $(CPPFLAGS) -include infiniband/verbs.h \
 	-include rdma/rdma_cma.h -E -x c /dev/null >/dev/null 2>&1 && echo yes)
 NO_RDMA := $(if $(WITH_RDMA),lib/xfer/rdma_none.c,$(filter-out %_none.c,\
 	$(wildcard lib/xfer/rdma*.c tests/unit/*/test_rdma*.c \
-	tests/unit/xfer/test_hca*.c \
+	tests/unit/xfer/test_hca*.c tests/unit/xfer/test_rail*.c \
 	tests/mock/hca*.c tests/mock/rdma*.c tests/mock/rail*.c)))
 
 # The shared library leaves out what only the daemons and programs need.

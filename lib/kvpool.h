@@ -390,11 +390,18 @@ const char *kv_client_node_addr(struct kv_client *c);
  *		mapped here: plain copies
  *   attach	other memory of a process of the same host and user: copied by
  *		the kernel (cross-memory attach, process_vm_writev(2))
+ *   rdma	both sides have RDMA ports that reach each other: the NICs read
+ *		and write, on all of them at a time. Local memory that is
+ *		registered with its own engine is ready for it; other memory is
+ *		registered for the call from 256 KiB on, and smaller or
+ *		read-only parts go by TCP
  *   tcp	anything else
  *
- * and "self", when peer and engine are one. The first two are done by threads
- * of the calling process alone, the peer may be busy or stopped. A call that
- * finds its peer restarted at the same address connects anew, once.
+ * and "self", when peer and engine are one. The first three are done by threads
+ * of the calling process alone, the peer may be busy or stopped. What fails by
+ * RDMA goes by TCP in the same call, and some seconds later RDMA is tried
+ * again. A call that finds its peer restarted at the same address connects
+ * anew, once.
  *
  * Who can connect to the port can read and write what is registered: it is for
  * networks that are trusted.
@@ -411,6 +418,11 @@ struct kv_engine_opts {
 			      * same user reach its memory */
 	uint32_t copy_threads; /* that share one call's copies (shm, attach,
 				* self); 0: 1, at most 64 */
+	/* "auto" (as NULL): RDMA where there is a port; "rdma": it fails to
+	 * open without one; "tcp": never RDMA. */
+	const char *protocol;
+	/* RDMA devices, names or patterns, "mlx5_0, mlx5_2*"; NULL: all. */
+	const char *device;
 };
 
 /* opts may be NULL. NULL on failure, with one line in err, which else is "". */
@@ -437,13 +449,14 @@ int kv_engine_register(struct kv_engine *e, void *data, size_t len);
  * Returns 0 when no transfer of any peer can reach the range any more (or when
  * it was registered several times and still is). -KV_EINVALID: no region
  * begins there. Transfers that touch it are finished; over TCP they are cut
- * after half a second. A peer of this host that was stopped in the middle of a
- * copy cannot be cut: then -KV_ETIMEOUT after the engine's timeout. No new
- * transfer finds the range then, but the last one may still touch it: keep the
- * memory, and call again.
+ * after half a second, and over RDMA as soon as the NIC refuses them. A peer of
+ * this host that was stopped in the middle of a copy cannot be cut: then
+ * -KV_ETIMEOUT after the engine's timeout. No new transfer finds the range
+ * then, but the last one may still touch it: keep the memory, and call again.
  *
  * Calls of this engine that use the range as their own buffer are not waited
- * for.
+ * for, they go on; but where NICs are at it, within half a second, they have to
+ * go on in another way first.
  */
 int kv_engine_unregister(struct kv_engine *e, void *data);
 
@@ -469,9 +482,14 @@ enum kv_engine_op {
 /*
  * Moves n pieces to or from the process at peer ("host:port"). Returns 0 when
  * every byte is in place, else an error number: then any part of the pieces
- * may have been moved, but nothing more will be. n is not bounded. timeout_ms
- * 0: the engine's. Local pieces that overlap, and remote ones that do, end with
- * the bytes of any of them.
+ * may have been moved, and nothing touches the local ones any more. n is not
+ * bounded. timeout_ms 0: the engine's. Local pieces that overlap, and remote
+ * ones that do, end with the bytes of any of them.
+ *
+ * Of a write that failed, bytes that had left this process can still come to
+ * the remote pieces, until the peer has noticed that the connection was closed;
+ * what comes later is refused. (Of one that ended with 0, also where a part of
+ * it had to be sent again in another way, nothing comes any more.)
  *
  * -KV_EINVALID: a piece is null, or not inside of the peer's regions (which
  * are asked for again first; nothing was moved unless they changed during the
@@ -495,8 +513,8 @@ struct kv_op *kv_engine_submit(struct kv_engine *e, enum kv_engine_op op,
 uint64_t kv_engine_first_region(struct kv_engine *e, const char *peer);
 /* 0 when the peer answers in time. */
 int kv_engine_probe(struct kv_engine *e, const char *peer);
-/* How bytes go to this peer now: "attach", "shm", "tcp", "self", then a colon
- * and the reason. Connects if need be; 0 or why it cannot. */
+/* How bytes go to this peer now: "attach", "shm", "rdma", "tcp", "self", then a
+ * colon and the reason. Connects if need be; 0 or why it cannot. */
 int kv_engine_path(struct kv_engine *e, const char *peer, char *buf,
 		   size_t buf_bytes);
 

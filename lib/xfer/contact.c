@@ -376,13 +376,28 @@ try_same_host(struct kv_contact *c, const struct kv_wait *wait)
 	return rc;
 }
 
+/* Beside what this host alone has. */
+static void
+find_second(struct kv_contact *c, const struct kv_contact_opts *opts)
+{
+	const char *why = opts->no_rdma;
+
+	c->second = KV_SLICE_TCP;
+	if (opts->rdma && c->table->ports > 0)
+		c->second = KV_SLICE_RDMA;
+	else if (opts->rdma)
+		why = "the peer has no RDMA ports";
+	if (c->second == KV_SLICE_TCP && why)
+		snprintf(c->rails_why, sizeof(c->rails_why), "%s", why);
+	atomic_store(&c->path, c->second);
+}
+
 static int
 find_path(struct kv_contact *c, const struct kv_contact_opts *opts,
 	  const struct kv_wait *wait)
 {
 	int rc;
 
-	atomic_store(&c->path, KV_SLICE_TCP);
 	if (kv_id_is_equal(c->boot, c->own)) {
 		atomic_store(&c->path, KV_SLICE_SELF);
 		say_why(c, "the peer is this process");
@@ -392,8 +407,11 @@ find_path(struct kv_contact *c, const struct kv_contact_opts *opts,
 	if (rc < 0)
 		return rc;
 	rc = kv_contact_regions(c, NULL, wait, &c->table);
-	if (rc || !c->fence_seg)
+	if (rc)
 		return rc;
+	find_second(c, opts);
+	if (!c->fence_seg)
+		return 0;
 	if (opts->no_attach)
 		say_why(c, "cross-memory attach is switched off");
 	else

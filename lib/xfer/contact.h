@@ -16,9 +16,10 @@
 #include "xfer/lane.h"
 #include "xfer/slice.h"
 
-#define KV_CONTACT_WHY_BYTES 160
+#define KV_CONTACT_WHY_BYTES 200
 
 struct kv_fence;
+struct kv_rdma;
 struct kv_regtable;
 struct kv_seg;
 
@@ -32,11 +33,16 @@ struct kv_contact {
 	struct kv_seg *fence_seg;
 	int pidfd;
 	pid_t pid;
-	/* An enum kv_slice_path: to memory that is not mapped. May go down to
-	 * TCP at any time. */
+	/* An enum kv_slice_path: to memory that is not mapped. ATTACH may go
+	 * down to `second` at any time. */
 	atomic_int path;
-	/* The next two by whoever has it to himself, or the owner's lock. */
-	char why[KV_CONTACT_WHY_BYTES]; /* no better path */
+	enum kv_slice_path second; /* TCP; RDMA, if both sides have it */
+	/* RDMA: not before this time; 0: at any. */
+	_Atomic uint64_t rails_from_ns;
+	atomic_uint rails; /* when it was used last; 0: it was not, or failed */
+	/* The next three by whoever has it to himself, or the owner's lock. */
+	char why[KV_CONTACT_WHY_BYTES];       /* no better path */
+	char rails_why[KV_CONTACT_WHY_BYTES]; /* no RDMA */
 	struct kv_regtable *table;
 };
 
@@ -44,6 +50,8 @@ struct kv_contact_opts {
 	const char *addr;
 	const struct kv_id *own; /* this engine */
 	bool no_attach;
+	struct kv_rdma *rdma; /* NULL: none, */
+	const char *no_rdma;  /* and why; may be NULL */
 };
 
 /*

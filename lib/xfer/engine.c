@@ -176,6 +176,8 @@ set_options(struct kv_engine *e, const struct kv_engine_opts *opts)
 		*o = *opts;
 	if (!o->listen)
 		o->listen = "0.0.0.0:0";
+	if (!o->protocol)
+		o->protocol = "auto";
 	if (!o->timeout_ms)
 		o->timeout_ms = TIMEOUT_MS_DEFAULT;
 	if (!o->copy_threads)
@@ -187,6 +189,53 @@ set_options(struct kv_engine *e, const struct kv_engine_opts *opts)
 		(void)prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
 }
 
+/* 0, or -errno with a line in err. */
+static int
+open_rdma(struct kv_engine *e, const char *wanted, char *err, size_t n)
+{
+	const struct kv_rdma_opts opts = { .wanted = e->o.device };
+
+	if (strcmp(wanted, "auto") != 0 && strcmp(wanted, "rdma") != 0 &&
+	    strcmp(wanted, "tcp") != 0) {
+		snprintf(err, n,
+			 "protocol '%.32s': it is \"auto\", \"rdma\" or "
+			 "\"tcp\"",
+			 wanted);
+		return -EINVAL;
+	}
+	if (strcmp(wanted, "tcp") == 0) {
+		snprintf(e->no_rdma, sizeof(e->no_rdma), "it is switched off");
+		return 0;
+	}
+	e->rdma = kv_rdma_open(&opts, e->no_rdma, sizeof(e->no_rdma));
+	if (e->rdma)
+		return 0;
+	kv_debug("engine: no RDMA: %s", e->no_rdma);
+	if (strcmp(wanted, "rdma") == 0) {
+		snprintf(err, n, "%s", e->no_rdma);
+		return -ENODEV;
+	}
+	/* Without what to do. */
+	e->no_rdma[strcspn(e->no_rdma, ";")] = '\0';
+	return 0;
+}
+
+static void
+init_parts(struct kv_engine *e)
+{
+	const struct kv_contact_opts opts = {
+		.own = &e->boot,
+		.no_attach = e->o.no_attach,
+		.rdma = e->rdma,
+		.no_rdma = e->no_rdma,
+	};
+
+	kv_region_init(&e->regions, e->rdma);
+	kv_guest_init(&e->guests);
+	kv_note_init(&e->notes);
+	kv_remote_init(&e->remotes, &opts);
+}
+
 static void
 free_parts(struct kv_engine *e)
 {
@@ -196,6 +245,7 @@ free_parts(struct kv_engine *e)
 	kv_guest_fini(&e->guests);
 	kv_region_fini(&e->regions);
 	kv_note_fini(&e->notes);
+	kv_rdma_close(e->rdma);
 	free(e);
 }
 
@@ -214,10 +264,6 @@ engine_new(const struct kv_engine_opts *opts)
 	e->forks = forks;
 	e->end.fn = on_end;
 	set_options(e, opts);
-	kv_region_init(&e->regions);
-	kv_guest_init(&e->guests);
-	kv_note_init(&e->notes);
-	kv_remote_init(&e->remotes, &e->boot, e->o.no_attach);
 	return e;
 }
 
@@ -241,6 +287,11 @@ kv_engine_open(const struct kv_engine_opts *opts, char *err, size_t err_bytes)
 		snprintf(err, err_bytes, "out of memory");
 		return NULL;
 	}
+	if (open_rdma(e, e->o.protocol, err, err_bytes)) {
+		free(e);
+		return NULL;
+	}
+	init_parts(e);
 	if (start_crews(e)) {
 		snprintf(err, err_bytes, "out of memory");
 		free_parts(e);
@@ -250,7 +301,7 @@ kv_engine_open(const struct kv_engine_opts *opts, char *err, size_t err_bytes)
 		free_parts(e);
 		return NULL;
 	}
-	e->o.listen = NULL; /* the caller's */
+	e->o.listen = e->o.protocol = e->o.device = NULL; /* the caller's */
 	if (err_bytes > 0)
 		err[0] = '\0';
 	return e;
@@ -335,7 +386,7 @@ cut_connections(struct kv_engine *e, const struct kv_region *r)
 
 /* Those that this process serves end, or are ended; then those of others. */
 static int
-drain(struct kv_engine *e, const struct kv_region *r)
+drain(struct kv_engine *e, struct kv_region *r)
 {
 	uint64_t now = kv_clock_now(&real_clock);
 	uint64_t deadline = now + e->o.timeout_ms * KV_NS_PER_MS;

@@ -213,6 +213,8 @@ ask_path(void *arg, struct kv_contact *c)
 	int rc = refresh(q, c);
 
 	if (rc == 0)
+		rc = kv_remote_try_rails(q->remote, c, &q->wait);
+	if (rc == 0)
 		kv_remote_describe(q->remote, c, q->buf, q->n);
 	return rc;
 }

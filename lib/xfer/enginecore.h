@@ -12,6 +12,7 @@
 #include "net/net.h"
 #include "xfer/guest.h"
 #include "xfer/note.h"
+#include "xfer/rdma.h"
 #include "xfer/region.h"
 #include "xfer/remote.h"
 
@@ -25,7 +26,9 @@ struct kv_engine {
 	struct kv_engine_opts o;
 	unsigned forks;
 	atomic_bool closing;
-	atomic_uint calls; /* inside */
+	atomic_uint calls;    /* inside */
+	struct kv_rdma *rdma; /* NULL: none, and why */
+	char no_rdma[KV_RDMADEV_WHY_BYTES];
 	struct kv_region_set regions;
 	struct kv_guest_set guests;
 	struct kv_note_queue notes;

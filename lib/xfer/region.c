@@ -9,14 +9,21 @@
 #include "base/attr.h"
 #include "base/clock.h"
 #include "base/fault.h"
+#include "base/log.h"
+#include "base/num.h"
 #include "mem/seg.h"
+#include "xfer/rdmaregion.h"
+
+_Static_assert(KV_ENGINE_REGIONS_MAX * sizeof(struct kv_region_rec) <=
+		       KV_TAIL_MAX,
+	       "one REGIONS_R tells all regions");
 
 void
-kv_region_init(struct kv_region_set *set)
+kv_region_init(struct kv_region_set *set, struct kv_rdma *rdma)
 {
 	pthread_condattr_t attr;
 
-	*set = (struct kv_region_set){ 0 };
+	*set = (struct kv_region_set){ .rdma = rdma };
 	pthread_mutex_init(&set->lock, NULL);
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
@@ -39,6 +46,7 @@ static void
 region_free(struct kv_region *r)
 {
 	assert(r->users == 0);
+	kv_rdmaregion_free(r->nic);
 	seg_free(r->seg);
 	free(r);
 }
@@ -173,28 +181,82 @@ add(struct kv_region_set *set, struct kv_region *r)
 	return 0;
 }
 
+static const char *
+why_not(int err)
+{
+	switch (err) {
+	case ENOMEM:
+		return "it cannot be locked in memory; raise that limit "
+		       "(ulimit -l)";
+	case EFAULT:
+		return "not all of it is mapped and writable";
+	default:
+		return strerrordesc_np(err);
+	}
+}
+
+/* Without the lock: it takes its time, with all pages. */
+static void
+show_nics(struct kv_region_set *set, struct kv_region *r)
+{
+	bool told = true;
+	int err;
+
+	if (!set->rdma)
+		return;
+	r->nic = kv_rdmaregion_new(set->rdma, r->base, r->len,
+				   KV_RDMAREGION_FAR_WRITES);
+	if (r->nic)
+		return;
+	err = errno;
+	KV_LOCKED(&set->lock) {
+		told = set->told;
+		set->told = true;
+	}
+	if (!told)
+		kv_warn("engine: memory of %ju bytes is reached by TCP, not by "
+			"RDMA: %s",
+			(uintmax_t)r->len, why_not(err));
+}
+
+static struct kv_region *
+region_new(void *data, size_t len)
+{
+	struct kv_region *r = KV_FAULT_POINT() ? NULL : calloc(1, sizeof(*r));
+
+	if (!r)
+		return NULL;
+	r->base = data;
+	r->addr = (uintptr_t)data;
+	r->len = len;
+	r->count = 1;
+	return r;
+}
+
 int
 kv_region_add(struct kv_region_set *set, void *data, size_t len,
 	      struct kv_seg *seg)
 {
-	uint64_t addr = (uintptr_t)data;
 	struct kv_region *r;
 	int rc = 0;
 
-	if (!data || !len || addr + len < len)
+	if (!data || !len || (uintptr_t)data + len < len)
 		return -EINVAL;
-	r = KV_FAULT_POINT() ? NULL : calloc(1, sizeof(*r));
+	r = region_new(data, len);
 	if (!r)
 		return -ENOMEM;
-	r->base = data;
-	r->addr = addr;
-	r->len = len;
-	r->seg = seg;
-	r->count = 1;
 	KV_LOCKED(&set->lock)
-		rc = add(set, r);
-	if (rc)
-		free(r);
+		rc = count_repeat(set, r);
+	if (rc == 0) {
+		show_nics(set, r);
+		r->seg = seg;
+		KV_LOCKED(&set->lock)
+			rc = add(set, r);
+	}
+	if (rc) {
+		r->seg = NULL;
+		region_free(r);
+	}
 	return rc < 0 ? rc : 0;
 }
 
@@ -243,7 +305,7 @@ kv_region_begin_end(struct kv_region_set *set, const void *data,
 }
 
 int
-kv_region_wait(struct kv_region_set *set, const struct kv_region *r,
+kv_region_wait(struct kv_region_set *set, struct kv_region *r,
 	       uint64_t deadline_ns)
 {
 	struct timespec until = {
@@ -256,6 +318,9 @@ kv_region_wait(struct kv_region_set *set, const struct kv_region *r,
 		while (r->users > 0 && rc == 0)
 			rc = -pthread_cond_timedwait(&set->idle, &set->lock,
 						     &until);
+	/* This thread alone is at it. */
+	if (rc == 0)
+		kv_rdmaregion_free(kv_steal_ptr(&r->nic));
 	return rc;
 }
 
@@ -347,27 +412,104 @@ kv_region_is_held(const struct kv_region_hold *hold, const struct kv_region *r)
 	return false;
 }
 
-/* ---- for peers ---- */
+/* ---- for NICs of this process ---- */
 
-size_t
-kv_region_list(struct kv_region_set *set, struct kv_region_rec *out, size_t max)
+struct kv_region *
+kv_region_hold_near(struct kv_region_set *set, uint64_t addr, uint64_t *bytes)
 {
-	size_t n = 0;
+	struct kv_region *found = NULL;
 
+	*bytes = UINT64_MAX - addr;
 	KV_LOCKED(&set->lock) {
-		n = set->n_handle < max ? set->n_handle : max;
-		for (size_t i = 0; i < n; i++) {
-			const struct kv_region *r = set->by_handle[i];
+		size_t i = find_addr(set, addr);
+		struct kv_region *r = i < set->n_addr ? set->by_addr[i] : NULL;
 
-			out[i] = (struct kv_region_rec){
-				.addr = kv_le64(r->addr),
-				.len = kv_le64(r->len),
-				.handle = kv_le64(r->handle),
-				.flags = kv_le32(r->seg ? KV_REGION_SHARED : 0),
-			};
+		if (r && r->addr > addr) {
+			*bytes = r->addr - addr;
+		} else if (r) {
+			*bytes = r->addr + r->len - addr;
+			if (!r->dying && r->nic) {
+				r->users++;
+				found = r;
+			}
 		}
 	}
+	return found;
+}
+
+void
+kv_region_let_go(struct kv_region_set *set, struct kv_region *r)
+{
+	KV_LOCKED(&set->lock)
+		if (--r->users == 0 && r->dying)
+			pthread_cond_broadcast(&set->idle);
+}
+
+bool
+kv_region_is_dying(struct kv_region_set *set, const struct kv_region *r)
+{
+	bool dying = false;
+
+	KV_LOCKED(&set->lock)
+		dying = r->dying;
+	return dying;
+}
+
+/* ---- for peers ---- */
+
+static size_t
+write_keys(const struct kv_region_set *set, const struct kv_region *r,
+	   struct kv_le32 *out)
+{
+	const struct kv_rdmamem *mem = kv_rdmaregion_far(r->nic);
+	unsigned n = kv_rdma_ports(set->rdma);
+
+	for (unsigned i = 0; i < n; i++)
+		out[i] = kv_le32(mem->keys[i]);
 	return n;
+}
+
+/* Under the lock. */
+static size_t
+list(const struct kv_region_set *set, struct kv_region_rec *recs, size_t n,
+     size_t keys_max)
+{
+	unsigned ports = set->rdma ? kv_rdma_ports(set->rdma) : 0;
+	struct kv_le32 *keys = (struct kv_le32 *)(void *)(recs + n);
+	size_t n_keys = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		const struct kv_region *r = set->by_handle[i];
+		uint32_t flags = r->seg ? KV_REGION_SHARED : 0;
+
+		if (r->nic && n_keys + ports <= keys_max) {
+			n_keys += write_keys(set, r, keys + n_keys);
+			flags |= KV_REGION_KEYS;
+		}
+		recs[i] = (struct kv_region_rec){
+			.addr = kv_le64(r->addr),
+			.len = kv_le64(r->len),
+			.handle = kv_le64(r->handle),
+			.flags = kv_le32(flags),
+		};
+	}
+	return n_keys;
+}
+
+size_t
+kv_region_list(struct kv_region_set *set, void *tail, size_t max,
+	       uint32_t *count)
+{
+	struct kv_region_rec *recs = tail;
+	size_t n = 0, n_keys = 0, room;
+
+	KV_LOCKED(&set->lock) {
+		n = kv_min_size(set->n_handle, max / sizeof(*recs));
+		room = (max - n * sizeof(*recs)) / sizeof(struct kv_le32);
+		n_keys = list(set, recs, n, room);
+	}
+	*count = (uint32_t)n;
+	return n * sizeof(*recs) + n_keys * sizeof(struct kv_le32);
 }
 
 int

@@ -11,23 +11,29 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "net/addr.h"
+#include "xfer/railset.h"
 #include "xfer/regtable.h"
 #include "xfer/tcp.h"
 
 enum {
-	IDLE_MAX = 4 /* sets of data connections kept for a peer */
+	IDLE_MAX = 4 /* sets of data connections kept for a peer, of each kind
+		      */
 };
+
+/* Where there was no rail none is looked for so long. */
+#define REST_NS (5 * KV_NS_PER_S)
 
 struct kv_remote {
 	struct kv_list link;
 	struct kv_remote_set *set;
 	unsigned users; /* under the set's lock */
 	pthread_mutex_t lock;
-	pthread_cond_t opened;      /* the gate */
-	bool busy;                  /* somebody is inside it */
-	struct kv_contact *contact; /* written inside the gate only */
-	struct kv_tcp *idle[IDLE_MAX];
-	int n_idle; /* of the contact */
+	pthread_cond_t opened;         /* the gate */
+	bool busy;                     /* somebody is inside it */
+	struct kv_contact *contact;    /* written inside the gate only */
+	struct kv_tcp *idle[IDLE_MAX]; /* of the contact */
+	struct kv_railset *idle_rails[IDLE_MAX];
+	int n_idle, n_rails;
 	struct kv_log_limit limit;
 	char addr[];
 };
@@ -35,10 +41,10 @@ struct kv_remote {
 static const struct kv_clock real_clock = { 0 };
 
 void
-kv_remote_init(struct kv_remote_set *set, const struct kv_id *own,
-	       bool no_attach)
+kv_remote_init(struct kv_remote_set *set, const struct kv_contact_opts *opts)
 {
-	*set = (struct kv_remote_set){ .own = *own, .no_attach = no_attach };
+	*set = (struct kv_remote_set){ .own = *opts->own, .opts = *opts };
+	set->opts.own = &set->own;
 	pthread_mutex_init(&set->lock, NULL);
 	kv_list_init(&set->remotes);
 }
@@ -50,6 +56,8 @@ drop_idle(struct kv_remote *r)
 {
 	while (r->n_idle > 0)
 		kv_tcp_free(r->idle[--r->n_idle]);
+	while (r->n_rails > 0)
+		kv_railset_free(r->idle_rails[--r->n_rails]);
 }
 
 static void
@@ -223,12 +231,14 @@ current(struct kv_remote *r)
 static void
 tell_path(struct kv_remote *r, struct kv_contact *c)
 {
-	char text[KV_CONTACT_WHY_BYTES + 64];
+	char text[2 * KV_CONTACT_WHY_BYTES + 64];
 
 	kv_remote_describe(r, c, text, sizeof(text));
-	kv_log_limited(&r->limit, kv_clock_now(&real_clock), KV_LOG_INFO,
-		       "engine: reached a peer peer=%s path=\"%s\"", r->addr,
-		       text);
+	KV_LOCKED(&r->lock)
+		kv_log_limited(&r->limit, kv_clock_now(&real_clock),
+			       KV_LOG_INFO,
+			       "engine: reached a peer peer=%s path=\"%s\"",
+			       r->addr, text);
 }
 
 /* Inside the gate. */
@@ -236,19 +246,19 @@ static int
 connect_to(struct kv_remote *r, const struct kv_wait *wait,
 	   struct kv_contact **out)
 {
-	struct kv_contact_opts opts = {
-		.addr = r->addr,
-		.own = &r->set->own,
-		.no_attach = r->set->no_attach,
-	};
+	struct kv_contact_opts opts = r->set->opts;
 	struct kv_contact *c;
-	int rc = kv_contact_open(&opts, wait, &c);
+	int rc;
 
+	opts.addr = r->addr;
+	rc = kv_contact_open(&opts, wait, &c);
 	if (rc)
 		return rc;
 	KV_LOCKED(&r->lock)
 		r->contact = kv_contact_ref(c);
-	tell_path(r, c);
+	/* Of RDMA when it is tried. */
+	if (atomic_load(&c->path) != KV_SLICE_RDMA)
+		tell_path(r, c);
 	*out = c;
 	return 0;
 }
@@ -364,13 +374,14 @@ kv_remote_demote(struct kv_remote *r, struct kv_contact *c, int err)
 {
 	int path = KV_SLICE_ATTACH;
 
-	if (!atomic_compare_exchange_strong(&c->path, &path, KV_SLICE_TCP))
+	if (!atomic_compare_exchange_strong(&c->path, &path, c->second))
 		return;
 	KV_LOCKED(&r->lock)
 		snprintf(c->why, sizeof(c->why),
 			 "cross-memory attach worked, but not any more: %s",
 			 strerrordesc_np(-err));
-	kv_warn("engine: on over TCP: cross-memory attach failed: %s peer=%s",
+	kv_warn("engine: on over %s: cross-memory attach failed: %s peer=%s",
+		c->second == KV_SLICE_RDMA ? "RDMA" : "TCP",
 		strerrordesc_np(-err), r->addr);
 }
 
@@ -383,26 +394,35 @@ has_maps(const struct kv_regtable *t)
 	return false;
 }
 
+/* Under the lock. */
+static void
+describe(const struct kv_contact *c, const char *begin, char *buf, size_t n)
+{
+	int path = atomic_load(&c->path);
+	unsigned rails = path == KV_SLICE_RDMA ? atomic_load(&c->rails) : 0;
+
+	if (path == KV_SLICE_SELF)
+		snprintf(buf, n, "self: %s", c->why);
+	else if (path == KV_SLICE_ATTACH)
+		snprintf(buf, n, "%sattach: %s", begin, c->why);
+	else if (rails > 0)
+		snprintf(buf, n, "%srdma: %u rail%s", begin, rails,
+			 rails == 1 ? "" : "s");
+	else
+		snprintf(buf, n, "%stcp: %s%s%s", begin, c->why,
+			 c->rails_why[0] ? "; no RDMA: " : "", c->rails_why);
+}
+
 void
 kv_remote_describe(struct kv_remote *r, struct kv_contact *c, char *buf,
 		   size_t n)
 {
-	static const char *const names[] = {
-		[KV_SLICE_SELF] = "self",
-		[KV_SLICE_ATTACH] = "attach",
-		[KV_SLICE_TCP] = "tcp",
-	};
-	const char *name = names[atomic_load(&c->path)];
-
-	KV_LOCKED(&r->lock) {
-		if (has_maps(c->table) && c->path != KV_SLICE_SELF)
-			snprintf(buf, n,
-				 "shm: what its engine allocated is mapped; "
-				 "other memory: %s: %s",
-				 name, c->why);
-		else
-			snprintf(buf, n, "%s: %s", name, c->why);
-	}
+	KV_LOCKED(&r->lock)
+		describe(c,
+			 has_maps(c->table) ? "shm: what its engine allocated "
+					      "is mapped; other memory: "
+					    : "",
+			 buf, n);
 }
 
 struct kv_tcp *
@@ -428,4 +448,129 @@ kv_remote_give_tcp(struct kv_remote *r, struct kv_contact *c, struct kv_tcp *t)
 		if (r->contact == c && r->n_idle < IDLE_MAX)
 			r->idle[r->n_idle++] = kv_steal_ptr(&t);
 	kv_tcp_free(t);
+}
+
+/* ---- rails ---- */
+
+/* After a failure one thread at a time tries again. */
+static bool
+may_try(struct kv_contact *c)
+{
+	uint64_t from = atomic_load(&c->rails_from_ns);
+	uint64_t now;
+
+	if (from == 0)
+		return true;
+	now = kv_clock_now(&real_clock);
+	return now >= from && atomic_compare_exchange_strong(
+				      &c->rails_from_ns, &from, now + REST_NS);
+}
+
+void
+kv_remote_rest_rails(struct kv_remote *r, struct kv_contact *c, const char *why)
+{
+	bool first = atomic_load(&c->rails_from_ns) == 0;
+
+	atomic_store(&c->rails_from_ns, kv_clock_now(&real_clock) + REST_NS);
+	atomic_store(&c->rails, 0);
+	KV_LOCKED(&r->lock)
+		snprintf(c->rails_why, sizeof(c->rails_why), "%s", why);
+	if (first)
+		kv_warn("engine: by TCP, not by RDMA: %s peer=%s", why,
+			r->addr);
+}
+
+static void
+have_rails(struct kv_remote *r, struct kv_contact *c, unsigned rails)
+{
+	atomic_store(&c->rails_from_ns, 0);
+	if (atomic_exchange(&c->rails, rails) == 0)
+		tell_path(r, c);
+}
+
+static struct kv_railset *
+pop_rails(struct kv_remote *r, struct kv_contact *c)
+{
+	struct kv_railset *s = NULL;
+
+	KV_LOCKED(&r->lock)
+		if (r->contact == c && r->n_rails > 0)
+			s = r->idle_rails[--r->n_rails];
+	return s;
+}
+
+static int
+open_rails(struct kv_remote *r, struct kv_contact *c,
+	   const struct kv_wait *wait, struct kv_railset **out)
+{
+	struct kv_railset_opts opts = {
+		.rdma = r->set->opts.rdma,
+		.own = &c->own,
+		.boot = &c->boot,
+	};
+	struct kv_railset *s = kv_railset_new(&opts);
+	int rc;
+
+	if (!s) {
+		kv_remote_rest_rails(r, c, strerrordesc_np(errno));
+		return 1;
+	}
+	kv_railset_dial(s, r->addr, wait->deadline_ns);
+	rc = kv_railset_settle(s, wait);
+	if (rc == 1)
+		kv_remote_rest_rails(r, c, kv_railset_why(s));
+	if (rc)
+		kv_railset_free(s);
+	else
+		*out = s;
+	return rc;
+}
+
+int
+kv_remote_take_rails(struct kv_remote *r, struct kv_contact *c,
+		     const struct kv_wait *wait, struct kv_railset **out)
+{
+	struct kv_railset *s;
+	int rc = 1;
+
+	if (!may_try(c))
+		return 1;
+	/* Some may have been lost while nobody looked. */
+	while (rc && (s = pop_rails(r, c))) {
+		rc = kv_railset_settle(s, wait);
+		if (rc)
+			kv_railset_free(s);
+		else
+			*out = s;
+	}
+	if (rc)
+		rc = open_rails(r, c, wait, out);
+	if (rc == 0)
+		have_rails(r, c, kv_railset_rails(*out));
+	return rc;
+}
+
+void
+kv_remote_give_rails(struct kv_remote *r, struct kv_contact *c,
+		     struct kv_railset *s)
+{
+	KV_LOCKED(&r->lock)
+		if (r->contact == c && r->n_rails < IDLE_MAX)
+			r->idle_rails[r->n_rails++] = kv_steal_ptr(&s);
+	kv_railset_free(s);
+}
+
+int
+kv_remote_try_rails(struct kv_remote *r, struct kv_contact *c,
+		    const struct kv_wait *wait)
+{
+	struct kv_railset *s;
+	int rc;
+
+	if (atomic_load(&c->path) != KV_SLICE_RDMA)
+		return 0;
+	rc = kv_remote_take_rails(r, c, wait, &s);
+	if (rc == 0)
+		kv_remote_give_rails(r, c, s);
+	return rc < 0 ? rc : 0;
 }

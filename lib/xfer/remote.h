@@ -15,6 +15,7 @@
 #include "base/list.h"
 #include "xfer/contact.h"
 
+struct kv_railset;
 struct kv_remote;
 struct kv_tcp;
 
@@ -23,11 +24,12 @@ struct kv_remote_set {
 	struct kv_list remotes; /* used last comes last */
 	unsigned n;
 	struct kv_id own;
-	bool no_attach;
+	struct kv_contact_opts opts; /* but for the address */
 };
 
-void kv_remote_init(struct kv_remote_set *set, const struct kv_id *own,
-		    bool no_attach);
+/* Of the contacts to come; what it points to is copied or outlives the set. */
+void kv_remote_init(struct kv_remote_set *set,
+		    const struct kv_contact_opts *opts);
 /* Closes all; nobody uses one. */
 void kv_remote_fini(struct kv_remote_set *set);
 
@@ -62,9 +64,10 @@ int kv_remote_note(struct kv_remote *r, struct kv_contact *c,
 		   const struct kv_wait *wait,
 		   const struct kv_remote_note *note);
 
-/* The kernel refuses what it allowed before: from now on TCP. */
+/* The kernel refuses what it allowed before: from now on as between hosts. */
 void kv_remote_demote(struct kv_remote *r, struct kv_contact *c, int err);
-/* "attach: ...", "shm: ...", "tcp: ...", "self: ...", with the reason. */
+/* "attach: ...", "shm: ...", "rdma: ...", "tcp: ...", "self: ...", with the
+ * reason. */
 void kv_remote_describe(struct kv_remote *r, struct kv_contact *c, char *buf,
 			size_t n);
 
@@ -73,5 +76,21 @@ void kv_remote_describe(struct kv_remote *r, struct kv_contact *c, char *buf,
 struct kv_tcp *kv_remote_take_tcp(struct kv_remote *r, struct kv_contact *c);
 void kv_remote_give_tcp(struct kv_remote *r, struct kv_contact *c,
 			struct kv_tcp *t);
+
+/*
+ * The same of rails, connected. 0; 1: it must be TCP, for some seconds; or as
+ * kv_railset_settle().
+ */
+int kv_remote_take_rails(struct kv_remote *r, struct kv_contact *c,
+			 const struct kv_wait *wait, struct kv_railset **out);
+void kv_remote_give_rails(struct kv_remote *r, struct kv_contact *c,
+			  struct kv_railset *s);
+/* Those that were taken have failed: for some seconds it is TCP. */
+void kv_remote_rest_rails(struct kv_remote *r, struct kv_contact *c,
+			  const char *why);
+/* How many rails there are, or why not, is known to kv_remote_describe(). 0, or
+ * why the peer cannot be reached at all. */
+int kv_remote_try_rails(struct kv_remote *r, struct kv_contact *c,
+			const struct kv_wait *wait);
 
 #endif

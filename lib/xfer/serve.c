@@ -7,6 +7,7 @@
 
 #include "base/fault.h"
 #include "base/log.h"
+#include "base/rng.h"
 #include "base/status.h"
 #include "net/answer.h"
 #include "net/hello.h"
@@ -15,6 +16,7 @@
 #include "xfer/fence.h"
 #include "xfer/guest.h"
 #include "xfer/note.h"
+#include "xfer/rdmalink.h"
 #include "xfer/samehost.h"
 #include "xfer/servecore.h"
 
@@ -24,7 +26,8 @@ struct kv_serve {
 	struct kv_listener *local;
 	struct kv_list conns;
 	unsigned n;
-	struct kv_region_rec *recs; /* room for all of them */
+	void *regions; /* KV_TAIL_MAX bytes: what peers are told of them */
+	struct kv_rdmaloop *rails; /* NULL: without RDMA */
 	struct kv_log_limit crowded;
 	struct kv_log_limit broken;
 };
@@ -38,17 +41,24 @@ kv_serve_new(const struct kv_serve_opts *opts)
 		return NULL;
 	s->o = *opts;
 	kv_list_init(&s->conns);
-	s->recs = calloc(KV_ENGINE_REGIONS_MAX, sizeof(*s->recs));
-	if (s->recs)
+	s->regions = malloc(KV_TAIL_MAX);
+	if (!s->regions) {
+		free(s);
+		return NULL;
+	}
+	if (!s->o.regions->rdma)
 		return s;
-	free(s);
-	return NULL;
+	s->rails = kv_rdmaloop_new(s->o.regions->rdma, s->o.loop, true);
+	if (!s->rails)
+		kv_warn("engine: peers reach it by TCP, not by RDMA: %m");
+	return s;
 }
 
 static void
 conn_free(struct kv_serveconn *c)
 {
 	kv_loop_timer_del(&c->timer);
+	kv_rdmalink_free(c->rails);
 	kv_conn_close(c->conn);
 	kv_servexfer_fini(c);
 	if (c->guest)
@@ -71,7 +81,8 @@ kv_serve_free(struct kv_serve *s)
 		kv_listener_free(s->local);
 	KV_LIST_FOREACH_SAFE(c, tmp, &s->conns, link)
 		conn_free(c);
-	free(s->recs);
+	kv_rdmaloop_free(s->rails);
+	free(s->regions);
 	free(s);
 }
 
@@ -95,6 +106,26 @@ kv_serve_pace(struct kv_serveconn *c)
 
 /* ---- requests; negative: the peer broke the protocol ---- */
 
+/* What the dialler offers and this side takes. */
+static void
+welcome(struct kv_serveconn *c, uint64_t id, const struct kv_hello_in *in)
+{
+	const struct kv_serve *s = c->serve;
+	struct kv_hello_reply reply = { .boot = &s->o.boot };
+	struct kv_rdmalink_opts o = { .dials = false };
+
+	if (in->features & KV_FEATURE_RDMA && s->rails &&
+	    kv_rng_os(&o.token, sizeof(o.token)) == 0)
+		c->rails = kv_rdmalink_new(s->rails, c->conn, &o);
+	if (c->rails) {
+		reply.token = o.token;
+		reply.features = KV_FEATURE_RDMA;
+	}
+	kv_hello_welcome(c->conn, id, &reply);
+	if (c->rails)
+		kv_rdmalink_tell(c->rails);
+}
+
 static int
 on_hello(struct kv_serveconn *c, const struct kv_msg *msg)
 {
@@ -111,11 +142,14 @@ on_hello(struct kv_serveconn *c, const struct kv_msg *msg)
 	if (status == KV_OK && c->peer.is_unix &&
 	    kv_samehost_check(&c->peer, text, sizeof(text)))
 		status = KV_EDENIED;
-	if (status == KV_OK)
+	if (status == KV_OK) {
+		c->state = KV_SERVE_OPEN;
 		kv_loop_timer_del(&c->timer);
-	c->state = status == KV_OK ? KV_SERVE_OPEN : KV_SERVE_REFUSED;
-	kv_hello_answer(c->conn, msg->id, status, status ? text : NULL,
-			&s->o.boot, 0);
+		welcome(c, msg->id, &in);
+	} else {
+		c->state = KV_SERVE_REFUSED;
+		kv_hello_answer(c->conn, msg->id, status, text, &s->o.boot, 0);
+	}
 	return 0;
 }
 
@@ -132,22 +166,25 @@ on_regions(struct kv_serveconn *c, const struct kv_msg *msg)
 {
 	const struct kv_serve *s = c->serve;
 	uint64_t epoch = kv_guest_epoch(s->o.guests);
-	size_t n = kv_region_list(s->o.regions, s->recs, KV_ENGINE_REGIONS_MAX);
+	uint32_t count;
+	size_t n =
+		kv_region_list(s->o.regions, s->regions, KV_TAIL_MAX, &count);
 	struct kv_regions_r *r;
 	void *tail;
 
-	r = kv_conn_begin_tail(c->conn, KV_MSG_REGIONS_R, msg->id, 0,
-			       n * sizeof(*s->recs), &tail);
+	r = kv_conn_begin_tail(c->conn, KV_MSG_REGIONS_R, msg->id, 0, n, &tail);
 	if (!r)
 		return 0;
-	r->count = kv_le32((uint32_t)n);
+	if (s->o.regions->rdma)
+		r->ports = (uint8_t)kv_rdma_ports(s->o.regions->rdma);
+	r->count = kv_le32(count);
 	r->epoch = kv_le64(epoch);
 	if (c->peer.is_unix) {
 		r->token_addr = kv_le64((uintptr_t)s->o.token);
 		memcpy(r->token, s->o.token, sizeof(r->token));
 	}
 	if (n > 0)
-		memcpy(tail, s->recs, n * sizeof(*s->recs));
+		memcpy(tail, s->regions, n);
 	kv_conn_end(c->conn);
 	return 0;
 }
@@ -239,6 +276,9 @@ dispatch(struct kv_serveconn *c, const struct kv_msg *msg)
 		return kv_servexfer_take(c, msg);
 	case KV_MSG_NOTE:
 		return on_note(c, msg);
+	case KV_MSG_QPFENCE:
+		return c->rails && kv_rdmalink_take(c->rails, msg) ? 0
+								   : -EPROTO;
 	default:
 		return -EPROTO;
 	}

@@ -23,8 +23,9 @@ struct kv_serveconn {
 	enum kv_serve_state state;
 	struct kv_timer timer; /* until it is OPEN */
 	struct kv_peer peer;
-	struct kv_guest *guest; /* NULL: asked for no fence */
-	int fence_fd;           /* the guest's */
+	struct kv_guest *guest;    /* NULL: asked for no fence */
+	int fence_fd;              /* the guest's */
+	struct kv_rdmalink *rails; /* NULL: it was not asked for */
 	/* The WRITE whose payload is coming. */
 	struct kv_region_hold *hold; /* NULL before the first one */
 	int verdict;                 /* enum kv_status */

@@ -5,25 +5,26 @@
 #include "xfer/crossmem.h"
 #include "xfer/regtable.h"
 
-/* One stretch that is contiguous here and lies in one region there. */
-struct stretch {
-	char *local;
-	const struct kv_regtable_entry *entry;
-	uint64_t off; /* in the region */
-	uint64_t len;
-};
-
 static bool
 contains(const struct kv_regtable_entry *e, uint64_t addr)
 {
 	return e && addr >= e->addr && addr - e->addr < e->len;
 }
 
-/* The next one; items without bytes are passed over. */
-static struct stretch
-look(const struct kv_regtable *table, struct kv_slice_cursor *c)
+static enum kv_slice_path
+path_of(const struct kv_regtable_entry *e, enum kv_slice_path path)
 {
-	struct stretch s;
+	if (e->map && path != KV_SLICE_SELF)
+		return KV_SLICE_SHM;
+	return path == KV_SLICE_RDMA && !e->mem ? KV_SLICE_TCP : path;
+}
+
+/* Items without bytes are passed over. */
+struct kv_slice_piece
+kv_slice_look(const struct kv_regtable *table, enum kv_slice_path path,
+	      struct kv_slice_cursor *c)
+{
+	struct kv_slice_piece p;
 	uint64_t addr;
 
 	while (c->off == c->item->len) {
@@ -34,18 +35,13 @@ look(const struct kv_regtable *table, struct kv_slice_cursor *c)
 	if (!contains(c->entry, addr))
 		c->entry = kv_regtable_find(table, addr);
 	assert(c->entry);
-	s.local = (char *)c->item->local + c->off;
-	s.entry = c->entry;
-	s.off = addr - s.entry->addr;
-	s.len = kv_min_u64(c->item->len - c->off, s.entry->len - s.off);
-	s.len = kv_min_u64(s.len, c->left);
-	return s;
-}
-
-static enum kv_slice_path
-path_of(const struct kv_regtable_entry *e, enum kv_slice_path path)
-{
-	return e->map && path != KV_SLICE_SELF ? KV_SLICE_SHM : path;
+	p.path = path_of(c->entry, path);
+	p.local = (char *)c->item->local + c->off;
+	p.entry = c->entry;
+	p.off = addr - p.entry->addr;
+	p.len = kv_min_u64(c->item->len - c->off, p.entry->len - p.off);
+	p.len = kv_min_u64(p.len, c->left);
+	return p;
 }
 
 /* False: there is no room for another piece. */
@@ -86,16 +82,16 @@ add_piece(struct kv_slice *b, uint64_t handle, uint64_t off, uint64_t len)
 }
 
 static bool
-add_remote(struct kv_slice *b, const struct stretch *s)
+add_remote(struct kv_slice *b, const struct kv_slice_piece *p)
 {
 	void *at;
 
 	if (b->path == KV_SLICE_SELF || b->path == KV_SLICE_TCP)
-		return add_piece(b, s->entry->handle, s->off, s->len);
+		return add_piece(b, p->entry->handle, p->off, p->len);
 	at = b->path == KV_SLICE_SHM
-		     ? kv_regtable_at(s->entry->map, s->off, s->len)
-		     : kv_crossmem_ptr(s->entry->addr + s->off);
-	return add_iov(b->remote, &b->n_remote, at, s->len);
+		     ? kv_regtable_at(p->entry->map, p->off, p->len)
+		     : kv_crossmem_ptr(p->entry->addr + p->off);
+	return add_iov(b->remote, &b->n_remote, at, p->len);
 }
 
 void
@@ -107,19 +103,19 @@ kv_slice_gather(struct kv_slice *b, const struct kv_regtable *table,
 	b->bytes = 0;
 	b->n_local = b->n_remote = 0;
 	while (c->left > 0 && b->bytes < bytes_max) {
-		struct stretch s = look(table, c);
+		struct kv_slice_piece p = kv_slice_look(table, path, c);
 
 		if (b->path == KV_SLICE_NONE)
-			b->path = path_of(s.entry, path);
-		else if (path_of(s.entry, path) != b->path)
+			b->path = p.path;
+		else if (p.path != b->path)
 			break;
-		s.len = kv_min_u64(s.len, bytes_max - b->bytes);
+		p.len = kv_min_u64(p.len, bytes_max - b->bytes);
 		/* A piece that fits one list only must not stay in it. */
-		if (b->n_local == KV_XFER_PIECES_MAX || !add_remote(b, &s))
+		if (b->n_local == KV_XFER_PIECES_MAX || !add_remote(b, &p))
 			break;
-		add_iov(b->local, &b->n_local, s.local, s.len);
-		b->bytes += s.len;
-		kv_slice_skip(c, s.len);
+		add_iov(b->local, &b->n_local, p.local, p.len);
+		b->bytes += p.len;
+		kv_slice_skip(c, p.len);
 	}
 }
 

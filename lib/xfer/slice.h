@@ -21,6 +21,7 @@ enum kv_slice_path {
 	KV_SLICE_SELF,   /* the peer is this process */
 	KV_SLICE_SHM,    /* its memory is mapped here */
 	KV_SLICE_ATTACH, /* its memory is reached by a system call */
+	KV_SLICE_RDMA,   /* by the NIC: see railbatch.h */
 	KV_SLICE_TCP,
 };
 
@@ -43,12 +44,27 @@ struct kv_slice {
 	};
 };
 
+/* One piece that is contiguous here and lies in one region there. */
+struct kv_slice_piece {
+	enum kv_slice_path path;
+	char *local;
+	const struct kv_regtable_entry *entry;
+	uint64_t off; /* in the region */
+	uint64_t len;
+};
+
 /*
- * Fills the batch with what comes next, all on one path, up to bytes_max, and
- * moves the cursor behind it. `path` is for regions that are not mapped. The
- * table covers all that is left (asserted), and stays while the cursor is used
- * (set cursor->entry to NULL for another one). left > 0.
+ * The next piece, and its path; the cursor stays before it. `path` is for
+ * regions that are not mapped; where that is RDMA, regions without keys are
+ * TCP's. The table covers all that is left (asserted), and stays while the
+ * cursor is used (set cursor->entry to NULL for another one). left > 0.
  */
+struct kv_slice_piece kv_slice_look(const struct kv_regtable *table,
+				    enum kv_slice_path path,
+				    struct kv_slice_cursor *cursor);
+
+/* Fills the batch with what comes next, all on one path, not RDMA, up to
+ * bytes_max, and moves the cursor behind it. Else as kv_slice_look(). */
 void kv_slice_gather(struct kv_slice *b, const struct kv_regtable *table,
 		     enum kv_slice_path path, struct kv_slice_cursor *cursor,
 		     uint64_t bytes_max);

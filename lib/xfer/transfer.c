@@ -9,6 +9,7 @@
 #include "event/op.h"
 #include "xfer/crossmem.h"
 #include "xfer/fence.h"
+#include "xfer/railset.h"
 #include "xfer/region.h"
 #include "xfer/regtable.h"
 #include "xfer/remote.h"
@@ -26,6 +27,9 @@ enum {
 	SHARE_BYTES = 1 << 20, /* less is not worth another thread */
 };
 
+/* Without rails, so much goes by TCP before they are looked for again. */
+#define REST_BYTES (UINT64_C(64) << 20)
+
 /* A part of the call that one thread does. */
 struct share {
 	const struct kv_transfer *t;
@@ -34,6 +38,10 @@ struct share {
 	struct kv_regtable *table;
 	bool refreshed; /* because something was not in it */
 	struct kv_tcp *tcp;
+	uint64_t by_tcp; /* bytes that come next, if the path is RDMA */
+	bool denied;     /* its keys were wrong */
+	struct kv_railset *rails;
+	struct kv_railbatch *batch;
 	struct kv_slice *slice;
 	struct kv_region_hold *hold;
 };
@@ -106,19 +114,21 @@ copy_fenced(struct share *s)
 	return rc;
 }
 
-/* All that comes next on this path. */
+/* All that comes next on this path, of up to max bytes. */
 static int
-send_tcp(struct share *s)
+send_tcp(struct share *s, uint64_t max)
 {
-	struct kv_slice_cursor before = s->cursor;
+	struct kv_slice_cursor next = s->cursor;
 	struct kv_tcp_move move = {
 		.op = s->t->op,
 		.table = s->table,
-		.cursor = &s->cursor,
+		.cursor = &next,
 		.wait = &s->t->wait,
 	};
+	uint64_t left = s->cursor.left, moved;
 	int rc;
 
+	next.left = kv_min_u64(max, left);
 	if (!s->tcp)
 		s->tcp = kv_remote_take_tcp(s->t->remote, s->c);
 	if (!s->tcp)
@@ -127,34 +137,123 @@ send_tcp(struct share *s)
 	if (rc) {
 		kv_tcp_free(s->tcp);
 		s->tcp = NULL;
-		s->cursor = before;
+		return rc;
+	}
+	/* Fewer, if memory that is mapped comes before. */
+	moved = kv_min_u64(max, left) - next.left;
+	s->by_tcp -= kv_min_u64(s->by_tcp, moved);
+	next.left = left - moved;
+	s->cursor = next;
+	return 0;
+}
+
+/* ---- rails ---- */
+
+/* What is done instead of what rails could not do: 1; or -errno. */
+static int
+fall_back(struct share *s, int rc)
+{
+	switch (-rc) {
+	case EBUSY: /* what is registered here has changed */
+		return 1;
+	case EACCES:
+		/* The table may be older than what the peer has. */
+		if (!s->denied) {
+			s->denied = true;
+			return -EAGAIN;
+		}
+		s->by_tcp = UINT64_MAX;
+		return 1;
+	case -1:
+		kv_remote_rest_rails(s->t->remote, s->c,
+				     kv_railset_why(s->rails));
+		s->by_tcp = s->batch->bytes;
+		return 1;
+	default:
+		return rc;
+	}
+}
+
+/* 0: its bytes are in place; 1: go on; -errno. */
+static int
+move_batch(struct share *s)
+{
+	int rc;
+
+	if (!s->rails) {
+		rc = kv_remote_take_rails(s->t->remote, s->c, &s->t->wait,
+					  &s->rails);
+		if (rc == 1)
+			s->by_tcp = kv_max_u64(s->batch->bytes, REST_BYTES);
+		if (rc)
+			return rc;
+	}
+	rc = kv_railset_move(s->rails, s->t->op, s->batch, &s->t->wait);
+	if (rc) {
+		rc = fall_back(s, rc);
+		kv_railset_free(s->rails);
+		s->rails = NULL;
 	}
 	return rc;
 }
 
-/* One batch of what is left. */
+/* One batch of what is left; or finds out that it is TCP's. */
+static int
+send_rails(struct share *s)
+{
+	struct kv_slice_cursor next = s->cursor;
+	int rc;
+
+	if (!s->batch)
+		s->batch = kv_railbatch_new(s->t->own);
+	if (!s->batch)
+		return -ENOMEM;
+	kv_railbatch_fill(s->batch, s->table, &next);
+	if (s->batch->bytes == 0) {
+		s->by_tcp = s->batch->other;
+		return 0;
+	}
+	rc = move_batch(s);
+	kv_railbatch_release(s->batch);
+	if (rc == 0)
+		s->cursor = next;
+	return rc < 0 ? rc : 0;
+}
+
+/* ---- the next batch ---- */
+
+static int
+copy(struct share *s, enum kv_slice_path path)
+{
+	struct kv_slice_cursor next = s->cursor;
+	int rc;
+
+	kv_slice_gather(s->slice, s->table, path, &next, CHUNK_BYTES);
+	rc = path == KV_SLICE_SELF ? copy_self(s) : copy_fenced(s);
+	if (rc == 0)
+		s->cursor = next;
+	return rc == -EPERM ? 0 : rc;
+}
+
 static int
 step(struct share *s)
 {
-	struct kv_slice_cursor next = s->cursor;
+	enum kv_slice_path path = atomic_load(&s->c->path);
+	struct kv_slice_piece first;
 	int rc = kv_wait_check(&s->t->wait);
 
 	if (rc)
 		return rc;
-	kv_slice_gather(s->slice, s->table, atomic_load(&s->c->path), &next,
-			CHUNK_BYTES);
-	switch (s->slice->path) {
+	first = kv_slice_look(s->table, path, &s->cursor);
+	switch (first.path) {
+	case KV_SLICE_RDMA:
 	case KV_SLICE_TCP:
-		return send_tcp(s);
-	case KV_SLICE_SELF:
-		rc = copy_self(s);
-		break;
+		if (path == KV_SLICE_TCP)
+			return send_tcp(s, UINT64_MAX);
+		return s->by_tcp > 0 ? send_tcp(s, s->by_tcp) : send_rails(s);
 	default:
-		rc = copy_fenced(s);
+		return copy(s, path);
 	}
-	if (rc == 0)
-		s->cursor = next;
-	return rc == -EPERM ? 0 : rc;
 }
 
 /* ---- one share ---- */
@@ -243,6 +342,9 @@ share_close(struct share *s)
 {
 	if (s->tcp)
 		kv_remote_give_tcp(s->t->remote, s->c, s->tcp);
+	if (s->rails)
+		kv_remote_give_rails(s->t->remote, s->c, s->rails);
+	kv_railbatch_free(s->batch);
 	kv_regtable_unref(s->table);
 	free(s->slice);
 	free(s->hold);
@@ -262,7 +364,7 @@ count_shares(const struct kv_transfer *t, const struct kv_contact *c,
 {
 	uint64_t n = kv_min_u64(t->helpers ? t->threads : 1, SHARES_MAX);
 
-	if (atomic_load(&c->path) == KV_SLICE_TCP && !kv_contact_fence(c))
+	if (atomic_load(&c->path) >= KV_SLICE_RDMA && !kv_contact_fence(c))
 		return 1;
 	return (unsigned)kv_max_u64(1, kv_min_u64(n, bytes / SHARE_BYTES));
 }

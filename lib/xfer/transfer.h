@@ -17,7 +17,7 @@ struct kv_remote;
 
 struct kv_transfer {
 	struct kv_remote *remote;
-	struct kv_region_set *own;  /* when the peer is this process */
+	struct kv_region_set *own;  /* this engine's */
 	struct kv_op_crew *helpers; /* copy along; NULL: none */
 	unsigned threads;           /* that copy, at most */
 	enum kv_engine_op op;

@@ -74,7 +74,7 @@ add_regions(struct play *p)
 
 	p->memory = malloc(2 * REGION);
 	assert(p->memory);
-	kv_region_init(&p->regions);
+	kv_region_init(&p->regions, NULL);
 	rc = kv_region_add(&p->regions, p->memory, REGION, NULL);
 	assert(rc == 0);
 	rc = kv_region_add(&p->regions, p->memory + REGION, REGION, NULL);

@@ -38,16 +38,17 @@ open_fixture(bool is_unix)
 	};
 	struct kv_region_rec rec;
 	struct kv_peer peer;
+	uint32_t n;
 
 	memset(&xf, 0, sizeof(xf));
 	memset(xferrig_memory, 0, sizeof(xferrig_memory));
 	simpair_open(&xf.pair, &opts, is_unix);
-	kv_region_init(&xf.regions);
+	kv_region_init(&xf.regions, NULL);
 	kv_guest_init(&xf.guests);
 	kv_note_init(&xf.notes);
 	assert_int_equal(
 		kv_region_add(&xf.regions, xferrig_memory, REGION, NULL), 0);
-	kv_region_list(&xf.regions, &rec, 1);
+	kv_region_list(&xf.regions, &rec, sizeof(rec), &n);
 	xf.handle = kv_get64(rec.handle);
 	so.loop = xf.pair.loop;
 	xf.serve = kv_serve_new(&so);

@@ -20,11 +20,21 @@ in_ms(unsigned ms)
 	return kv_clock_now(&clock) + ms * KV_NS_PER_MS;
 }
 
+static size_t
+list(struct kv_region_rec *recs, size_t max)
+{
+	uint32_t n;
+	size_t len = kv_region_list(&set, recs, max * sizeof(*recs), &n);
+
+	assert_int_equal(len, n * sizeof(*recs));
+	return n;
+}
+
 static uint64_t
 handle_of(size_t i)
 {
 	struct kv_region_rec recs[64];
-	size_t n = kv_region_list(&set, recs, 64);
+	size_t n = list(recs, 64);
 
 	assert_true(i < n);
 	return kv_get64(recs[i].handle);
@@ -64,7 +74,7 @@ static int
 set_up(void **state)
 {
 	(void)state;
-	kv_region_init(&set);
+	kv_region_init(&set, NULL);
 	return 0;
 }
 
@@ -268,7 +278,7 @@ memory_of_our_own_is_freed_not_unregistered(void **state)
 	base = seg->base;
 	assert_int_equal(kv_region_add(&set, base, 5000, seg), 0);
 	assert_int_equal(kv_region_add(&set, memory, 10, NULL), 0);
-	assert_int_equal(kv_region_list(&set, recs, 2), 2);
+	assert_int_equal(list(recs, 2), 2);
 	assert_int_equal(kv_get32(recs[0].flags), KV_REGION_SHARED);
 	assert_int_equal(kv_get32(recs[1].flags), 0);
 	fd = kv_region_fd(&set, kv_get64(recs[0].handle), &bytes);
@@ -305,11 +315,11 @@ the_list_is_in_order_of_registration(void **state)
 			0);
 	end(memory + 100, KV_REGION_UNREGISTER);
 	assert_int_equal(kv_region_add(&set, memory + 100, 100, NULL), 0);
-	assert_int_equal(kv_region_list(&set, recs, 8), 6);
+	assert_int_equal(list(recs, 8), 6);
 	assert_int_equal(kv_get64(recs[0].addr), (uintptr_t)memory + 300);
 	assert_int_equal(kv_get64(recs[1].addr), (uintptr_t)memory + 400);
 	assert_int_equal(kv_get64(recs[5].addr), (uintptr_t)memory + 100);
-	assert_int_equal(kv_region_list(&set, recs, 2), 2);
+	assert_int_equal(list(recs, 2), 2);
 }
 
 /* A model of one flag a place; every handle is looked up. */
@@ -365,7 +375,7 @@ add_without_memory(void)
 {
 	int rc;
 
-	kv_region_init(&set);
+	kv_region_init(&set, NULL);
 	rc = kv_region_add(&set, memory, 100, NULL);
 	if (rc == -ENOMEM && set.n_addr == 0)
 		rc = kv_region_add(&set, memory, 100, NULL) ? 3 : 2;

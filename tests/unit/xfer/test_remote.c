@@ -38,8 +38,10 @@ use(unsigned i)
 static int
 set_up(void **state)
 {
+	const struct kv_contact_opts opts = { .own = &own };
+
 	(void)state;
-	kv_remote_init(&set, &own, false);
+	kv_remote_init(&set, &opts);
 	return 0;
 }
 
