@@ -13,8 +13,8 @@
  * Where to read on: nodepeer.c (connections, the table of messages), nodeput.c
  * (one put, from top to bottom), nodeget.c (one get), session.c (masters),
  * proc.c (what processes of this host hold), mover.h (bytes on the network),
- * nodeadmin.c (remove, list, query), nodegen.c (what stays removed), nodekept.c
- * (a pool that outlives it).
+ * nodewindow.h (memory of requesters, by RDMA), nodeadmin.c (remove, list,
+ * query), nodegen.c (what stays removed), nodekept.c (a pool that outlives it).
  */
 
 #include <stdbool.h>

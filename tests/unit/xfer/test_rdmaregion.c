@@ -190,6 +190,31 @@ ranges_are_cut_at_the_ends_of_chunks(void **state)
 	expect_range(out, HCAREGS_POOL - 1, 1);
 }
 
+/* Wherever they begin. */
+static void
+so_many_ranges_are_enough(void **state)
+{
+	struct kv_rdmarange out[HCAREGS_CHUNKS + 2];
+	const uint64_t bytes[] = { 1,
+				   2,
+				   HCAREGS_CHUNK,
+				   HCAREGS_CHUNK + 1,
+				   2 * HCAREGS_CHUNK,
+				   2 * HCAREGS_CHUNK + 2 };
+	uint64_t off;
+
+	(void)state;
+	hcaregs_complete();
+	for (unsigned i = 0; i < sizeof(bytes) / sizeof(bytes[0]); i++) {
+		unsigned max = kv_rdmaregion_near_max(hcaregs.g, bytes[i]);
+
+		assert_true(max <= HCAREGS_CHUNKS + 2);
+		for (off = HCAREGS_CHUNK - 2; off < HCAREGS_CHUNK + 2; off++)
+			assert_true(kv_rdmaregion_near(hcaregs.g, off, bytes[i],
+						       out, max) > 0);
+	}
+}
+
 static void
 devices_register_at_a_time_and_each_one_chunk(void **state)
 {
@@ -243,6 +268,7 @@ main(void)
 		CASE(a_pool_is_registered_as_it_comes_to_be_there),
 		CASE(nothing_is_registered_before_it_is_there),
 		CASE(ranges_are_cut_at_the_ends_of_chunks),
+		CASE(so_many_ranges_are_enough),
 		CASE(devices_register_at_a_time_and_each_one_chunk),
 		CASE(a_pool_may_end_sooner),
 		CASE(an_empty_pool_is_complete),

@@ -1,0 +1,121 @@
+/* What a process is to have of RDMA, on a machine that may have none. */
+
+#include "svc/rdmaopen.h"
+
+#include <string.h>
+
+#include "base/log.h"
+#include "test.h"
+#include "xfer/rdma.h"
+
+/* No device has it. */
+#define NOBODY "no_such_device"
+
+static unsigned lines[KV_LOG_DEBUG + 1];
+static char logged[1024];
+static struct kv_rdma *rdma;
+static char err[512];
+
+static void
+on_log(void *arg, enum kv_log_level level, const char *msg)
+{
+	(void)arg;
+	lines[level]++;
+	snprintf(logged, sizeof(logged), "%s", msg);
+}
+
+static int
+setup(void **state)
+{
+	(void)state;
+	memset(lines, 0, sizeof(lines));
+	logged[0] = err[0] = '\0';
+	kv_log_set_level(KV_LOG_DEBUG);
+	kv_log_set_sink(on_log, NULL);
+	return 0;
+}
+
+static int
+teardown(void **state)
+{
+	(void)state;
+	kv_rdma_close(rdma);
+	rdma = NULL;
+	kv_log_set_sink(NULL, NULL);
+	return 0;
+}
+
+static void
+who_wants_tcp_does_not_look(void **state)
+{
+	(void)state;
+	assert_int_equal(
+		kv_rdmaopen(KV_PROTOCOL_TCP, NOBODY, &rdma, err, sizeof(err)),
+		0);
+	assert_null(rdma);
+	assert_string_equal(logged, "");
+}
+
+static void
+who_must_have_it_is_told_why_not(void **state)
+{
+	(void)state;
+	assert_true(kv_rdmaopen(KV_PROTOCOL_RDMA, NOBODY, &rdma, err,
+				sizeof(err)) < 0);
+	assert_null(rdma);
+	assert_memory_equal(err, "no RDMA: ", 9);
+	assert_true(strlen(err) > 20);
+}
+
+static void
+who_names_a_device_is_warned(void **state)
+{
+	(void)state;
+	assert_int_equal(
+		kv_rdmaopen(KV_PROTOCOL_AUTO, NOBODY, &rdma, err, sizeof(err)),
+		0);
+	assert_null(rdma);
+	assert_true(lines[KV_LOG_WARN] >= 1);
+	assert_non_null(strstr(logged, "values go by TCP: "));
+}
+
+static void
+who_would_have_it_is_warned(void **state)
+{
+	(void)state;
+	assert_int_equal(kv_rdmaopen(KV_PROTOCOL_RDMA_OR_TCP, "", &rdma, err,
+				     sizeof(err)),
+			 0);
+	if (rdma)
+		skip(); /* this machine has it */
+	assert_int_equal(lines[KV_LOG_WARN], 1);
+}
+
+static void
+where_there_is_none_nothing_is_said(void **state)
+{
+	(void)state;
+	assert_int_equal(
+		kv_rdmaopen(KV_PROTOCOL_AUTO, NULL, &rdma, err, sizeof(err)),
+		0);
+	if (rdma || lines[KV_LOG_INFO])
+		skip(); /* this machine has a device */
+	assert_int_equal(lines[KV_LOG_WARN], 0);
+	assert_int_equal(lines[KV_LOG_DEBUG], 1);
+}
+
+#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+		T(who_wants_tcp_does_not_look),
+		T(who_must_have_it_is_told_why_not),
+		T(who_names_a_device_is_warned),
+		T(who_would_have_it_is_warned),
+		T(where_there_is_none_nothing_is_said),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
