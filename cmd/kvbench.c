@@ -59,6 +59,8 @@ static const struct argp_option options[] = {
 	  "link: also by ways of one host", 0 },
 	{ "memory", KVBENCH_LINK_OPT_MEMORY, "SIZE", 0,
 	  "link: of each side (256MB)", 0 },
+	{ "perftest", KVBENCH_LINK_OPT_PERFTEST, NULL, 0,
+	  "link: run its programs for comparison", 0 },
 	{ "time", 't', "DURATION", 0, "Of one measurement (300ms; link: 100ms)",
 	  0 },
 	{ "rounds", OPT_ROUNDS, "N", 0, "Measurements of each figure (5)", 0 },

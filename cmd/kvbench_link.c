@@ -58,10 +58,13 @@ round_take(struct kvbench_link_way *w, const struct kvbench_link_cell *cell,
 	uint64_t calls = sum->calls, ns = sum->ns;
 	int rc = w->take(w, cell, sum);
 
-	if (rc == 0)
-		sum->rates[sum->rounds++] = (double)(sum->calls - calls) * 1e9 /
-					    (double)(sum->ns - ns);
-	return rc;
+	if (rc)
+		return rc;
+	if (sum->ns > ns)
+		w->run->rate = (double)(sum->calls - calls) * 1e9 /
+			       (double)(sum->ns - ns);
+	sum->rates[sum->rounds++] = w->run->rate;
+	return 0;
 }
 
 /* All ways in turns; each round has bytes of its own. */

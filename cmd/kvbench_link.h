@@ -13,6 +13,7 @@
  *	kvbench_linkfloor.c  one plain stream, copies
  *	kvbench_linkctl.c    the connection beside the one that is measured
  *	kvbench_linkserve.c  the listening side
+ *	kvbench_linktool.c   perftest
  *	kvbench_linkrows.c   results
  *
  * A cell is an operation, a size and a depth; a way is a path or a floor. Each
@@ -87,6 +88,7 @@ enum {
 	KVBENCH_LINK_OPT_MEMORY,
 	KVBENCH_LINK_OPT_LOCAL,
 	KVBENCH_LINK_OPT_KEEP,
+	KVBENCH_LINK_OPT_PERFTEST,
 };
 
 struct argp_state;
@@ -129,9 +131,13 @@ struct kvbench_link_sum {
 	bool has_far_cpu;
 	double rates[KVBENCH_LINK_ROUNDS_MAX]; /* calls/s of each round */
 	unsigned rounds;
-	/* Of perftest: it tells but these. */
-	uint64_t p50_ns, p99_ns, max_ns;
-	bool has_calls, has_times;
+	/* Of perftest: it tells but rates, or but these. */
+	enum {
+		KVBENCH_LINK_ALL,
+		KVBENCH_LINK_RATES,
+		KVBENCH_LINK_TIMES
+	} kind;
+	double p50_ns, p99_ns, max_ns;
 	struct kv_hist hist;
 };
 
@@ -140,6 +146,7 @@ struct kvbench_link_job;
 struct kvbench_link_way {
 	char path[KVBENCH_LINK_NAME_BYTES];
 	bool is_floor;
+	bool is_rdma;
 	const char *floor; /* path of the way that it stands beside, or NULL */
 	/* One round, added to sum; 0 or an exit code after one line. */
 	int (*take)(struct kvbench_link_way *w,
@@ -170,44 +177,43 @@ struct kvbench_link_row {
 	double calls_per_s;
 	double p50_ns, p99_ns, max_ns; /* NAN: not known, here and below */
 	double cpu_s_per_gb, far_s_per_gb;
-	const char *floor; /* NULL: none */
-	double floor_bytes_per_s, floor_p50_ns;
+	const char *floor;         /* NULL: none */
+	double value, floor_value; /* GB/s; of less than 64 KiB us */
 	bool is_floor;
 };
 
 struct kvbench_link_job {
 	const struct kvbench_link *l;
-	char peer[KV_ADDR_TEXT_BYTES_MAX];     /* "HOST:PORT" */
-	char host[KV_ADDR_NAME_BYTES_MAX + 1]; /* of it, without brackets */
-	uint16_t port;
-	bool is_loopback;
 	struct kv_rng rng;
-
 	struct kvbench_link_path paths[KVBENCH_LINK_PATHS_MAX];
-	unsigned n_paths;
-	char no_rdma[KV_RDMADEV_WHY_BYTES]; /* why not; "" */
-	struct kv_rdmadev *devices;
-	long n_devices;
-
-	const enum kvbench_link_op *ops;
-	unsigned n_ops;
 	struct kvbench_link_way ways[KVBENCH_LINK_WAYS_MAX];
-	unsigned n_ways;
-	void (*close)(struct kvbench_link_job *r);
-	bool is_good; /* all was measured */
-
-	char *buf;        /* of `memory` bytes: what goes away and what comes */
-	char *spare;      /* as large: what copies go to, what is read again */
-	uint64_t memory;  /* that both sides have */
-	unsigned n_sizes; /* that are measured */
-
-	int ctl; /* to a listening side, or to a floor; -1: none */
-	int floor_pid;
-	uint64_t far; /* address of its memory */
-	struct kvbench_link_node *node;
-
 	struct kvbench_link_row *rows;
 	size_t n_rows;
+	const enum kvbench_link_op *ops;
+	void (*close)(struct kvbench_link_job *r);
+
+	char *buf;       /* of `memory` bytes: what goes away and what comes */
+	char *spare;     /* as large: what copies go to, what is read again */
+	uint64_t memory; /* that both sides have */
+	uint64_t far;    /* address of that of a listening side */
+	struct kvbench_link_node *node;
+	double rate; /* calls/s of the way that came last */
+
+	struct kv_rdmadev *devices;
+	long n_devices;
+	const struct kv_rdmadev *tool; /* perftest's */
+
+	unsigned n_paths, n_ways, n_ops;
+	unsigned n_sizes; /* that are measured */
+	int ctl;          /* to a listening side, or to a floor; -1: none */
+	int floor_pid;
+	bool is_loopback;
+	bool is_good; /* all was measured */
+	bool other_has_perftest;
+	uint16_t port;
+	char peer[KV_ADDR_TEXT_BYTES_MAX];     /* "HOST:PORT" */
+	char host[KV_ADDR_NAME_BYTES_MAX + 1]; /* of it, without brackets */
+	char no_rdma[KV_RDMADEV_WHY_BYTES];    /* why not; "" */
 };
 
 extern const char *const kvbench_link_op_names[KVBENCH_LINK_OPS];
@@ -265,6 +271,26 @@ int kvbench_floor_copy(struct kvbench_link_way *w,
  * host. 0 or an exit code after one line. No threads may run. */
 int kvbench_floor_start(struct kvbench_link_job *r);
 void kvbench_floor_end(struct kvbench_link_job *r);
+
+/* ---- perftest ---- */
+
+struct kvbench_tool {
+	uint64_t op; /* enum kvbench_link_op */
+	uint64_t bytes, calls, depth;
+	const struct kv_rdmadev *device;
+	uint16_t port;
+	int pid; /* 0: none */
+};
+
+/* The first one that is wanted and usable, or NULL. */
+const struct kv_rdmadev *kvbench_tool_device(const struct kv_rdmadev *list,
+					     long n);
+/* Adds the way. 0 or an exit code. */
+int kvbench_tool_open(struct kvbench_link_job *r, bool other_has);
+/* The listening side: starts its program and waits until that listens, at
+ * t->port. 0 or -errno: -ENOENT: it is not installed. End it in any case. */
+int kvbench_tool_listen(struct kvbench_tool *t);
+void kvbench_tool_end(struct kvbench_tool *t);
 
 /* ---- results ---- */
 

@@ -341,10 +341,27 @@ link_path(const struct kvbench_link_job *r, struct kv_client *c, char path[8])
 	return -KV_EGONE;
 }
 
+/* A line, which is no failure unless nobody asked for another path. */
+static int
+leave_out(struct kvbench_link_job *r, const struct kvbench_link_path *p,
+	  const char *why)
+{
+	struct kvbench_link_way *w = &r->ways[--r->n_ways];
+
+	kv_tool_say(0, "%s by %s: %s", r->peer, p->name, why);
+	kv_client_close(w->client);
+	w->client = NULL;
+	return p->protocol == KV_PROTOCOL_TCP ||
+			       r->l->protocol == KV_PROTOCOL_RDMA
+		       ? EX_UNAVAILABLE
+		       : 0;
+}
+
 static int
 path_open(struct kvbench_link_job *r, const struct kvbench_link_path *p)
 {
 	struct kvbench_link_way *w = kvbench_link_way(r, p->name);
+	bool is_rdma = p->protocol == KV_PROTOCOL_RDMA;
 	struct kv_client_opts o = r->l->client;
 	char err[512], path[8] = "";
 	int rc;
@@ -355,7 +372,7 @@ path_open(struct kvbench_link_job *r, const struct kvbench_link_path *p)
 	o.devices = p->devices;
 	w->client = kv_client_open(&o, err, sizeof(err));
 	if (!w->client)
-		return kv_tool_say(EX_UNAVAILABLE, "%s: %s", p->name, err);
+		return leave_out(r, p, err);
 	rc = *r->node->addr ? 0 : node_find(r, w->client);
 	if (rc)
 		return rc;
@@ -363,10 +380,12 @@ path_open(struct kvbench_link_job *r, const struct kvbench_link_path *p)
 	if (rc == 0)
 		rc = link_path(r, w->client, path);
 	if (rc)
-		return kv_tool_say(EX_UNAVAILABLE, "%s by %s: %s", r->peer,
-				   p->name, kv_status_text(rc));
+		return leave_out(r, p, kv_status_text(rc));
+	if (is_rdma && strcmp(path, "rdma") != 0)
+		return leave_out(r, p, "it goes by TCP");
 	w->is_floor = false;
-	w->floor = p->protocol == KV_PROTOCOL_TCP ? "stream" : NULL;
+	w->is_rdma = is_rdma;
+	w->floor = is_rdma ? NULL : "stream";
 	w->take = take;
 	return 0;
 }

@@ -48,6 +48,9 @@ kvbench_link_option(struct kvbench_link *l, int key, const char *arg,
 	case KVBENCH_LINK_OPT_KEEP:
 		l->keep = true;
 		return true;
+	case KVBENCH_LINK_OPT_PERFTEST:
+		l->perftest = true;
+		return true;
 	default:
 		return false;
 	}

@@ -192,6 +192,19 @@ load(struct kvbench_link_way *w, const struct kvbench_link_cell *cell,
 	return 0;
 }
 
+/* A rail that failed is done without, and TCP is no figure of it. */
+static int
+check_path(const struct kvbench_link_way *w,
+	   const struct kvbench_link_cell *cell)
+{
+	char text[512];
+	int rc = kv_engine_path(w->engine, w->run->peer, text, sizeof(text));
+
+	if (rc)
+		return failed(w, cell, kv_status_text(rc));
+	return strncmp(text, "rdma:", 5) == 0 ? 0 : failed(w, cell, text);
+}
+
 static int
 take(struct kvbench_link_way *w, const struct kvbench_link_cell *cell,
      struct kvbench_link_sum *sum)
@@ -201,16 +214,17 @@ take(struct kvbench_link_way *w, const struct kvbench_link_cell *cell,
 
 	if (rc == 0)
 		rc = load(w, cell, sum, &calls);
-	return rc ? rc : check(w, cell, calls);
+	if (rc == 0)
+		rc = check(w, cell, calls);
+	return rc == 0 && w->is_rdma ? check_path(w, cell) : rc;
 }
 
-/* A message goes with its name in one frame. */
+/* A message goes with its name in one frame; never by RDMA. */
 static bool
 takes(const struct kvbench_link_way *w, const struct kvbench_link_cell *cell)
 {
-	(void)w;
 	return cell->op != KVBENCH_LINK_SEND ||
-	       cell->size <= KVBENCH_LINK_SEND_MAX;
+	       (!w->is_rdma && cell->size <= KVBENCH_LINK_SEND_MAX);
 }
 
 /* ---- open ---- */
@@ -235,6 +249,7 @@ read_page(struct kvbench_link_job *r, struct kv_engine *e)
 			EX_PROTOCOL,
 			"%s: an engine, but no kvbench link of this version",
 			r->peer);
+	r->other_has_perftest = kv_get64(page.has_perftest) != 0;
 	r->far = kv_get64(page.memory_at);
 	r->memory = kv_min_u64(r->memory, kv_get64(page.memory_bytes));
 	r->ctl = kvbench_ctl_dial(r->host, (uint16_t)kv_get64(page.port),
@@ -267,34 +282,50 @@ engine_open(struct kvbench_link_job *r, const struct kvbench_link_path *p,
 	return kv_engine_open(&o, err, n);
 }
 
-/* What it is called: the path that bytes take indeed. A rail that cannot be
- * used is left out, with a line. */
+/* Tells why a path is not measured, which is no failure unless nobody asked for
+ * another one. */
+static int
+leave_out(struct kvbench_link_job *r, const struct kvbench_link_path *p,
+	  const char *why)
+{
+	struct kvbench_link_way *w = &r->ways[--r->n_ways];
+
+	kv_tool_say(0, "%s by %s: %s", r->peer, p->name, why);
+	kv_engine_close(w->engine);
+	w->engine = NULL;
+	return p->protocol == KV_PROTOCOL_TCP ||
+			       r->l->protocol == KV_PROTOCOL_RDMA
+		       ? EX_UNAVAILABLE
+		       : 0;
+}
+
+/* TCP, or a way of this host, is called what it is. */
 static int
 path_open(struct kvbench_link_job *r, const struct kvbench_link_path *p)
 {
 	struct kvbench_link_way *w = kvbench_link_way(r, p->name);
-	char text[512], *colon;
+	bool is_rdma = p->protocol == KV_PROTOCOL_RDMA;
+	char text[512], word[8];
 	int rc = 0;
 
 	w->engine = engine_open(r, p, text, sizeof(text));
 	if (!w->engine)
-		return kv_tool_say(EX_UNAVAILABLE, "%s: %s", p->name, text);
+		return leave_out(r, p, text);
 	rc = kv_engine_register(w->engine, r->buf, r->memory);
 	if (rc == 0)
 		rc = kv_engine_path(w->engine, r->peer, text, sizeof(text));
 	if (rc)
-		return kv_tool_say(EX_UNAVAILABLE, "%s by %s: %s", r->peer,
-				   p->name, kv_status_text(rc));
-	colon = strchr(text, ':');
-	if (p->protocol == KV_PROTOCOL_TCP && colon) {
-		*colon = '\0';
-		snprintf(w->path, sizeof(w->path), "%.*s",
-			 (int)sizeof(w->path) - 1, text);
-	}
+		return leave_out(r, p, kv_status_text(rc));
+	snprintf(word, sizeof(word), "%.*s", (int)strcspn(text, ":"), text);
+	if (is_rdma && strcmp(word, "rdma") != 0)
+		return leave_out(r, p, text);
+	if (!is_rdma)
+		snprintf(w->path, sizeof(w->path), "%s", word);
 	w->is_floor = false;
-	w->floor = strcmp(w->path, "tcp") == 0      ? "stream"
-		   : p->protocol == KV_PROTOCOL_TCP ? "copy"
-						    : NULL;
+	w->is_rdma = is_rdma;
+	w->floor = is_rdma                    ? "perftest"
+		   : strcmp(word, "tcp") == 0 ? "stream"
+					      : "copy";
 	w->path_of_sends = r->is_loopback ? "unix" : NULL;
 	w->take = take;
 	w->takes = takes;
@@ -344,5 +375,7 @@ kvbench_link_peer_open(struct kvbench_link_job *r)
 	floors_add(r);
 	for (unsigned i = 0; i < r->n_paths && rc == 0; i++)
 		rc = path_open(r, &r->paths[i]);
+	if (rc == 0 && r->l->perftest)
+		rc = kvbench_tool_open(r, r->other_has_perftest);
 	return rc;
 }

@@ -40,6 +40,26 @@ median(const double *v, unsigned n)
 	return n % 2 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
 }
 
+static bool
+is_large(const struct kvbench_link_row *row)
+{
+	return row->size >= LARGE_BYTES;
+}
+
+/* What counts of it: GB/s, or of what is small microseconds. Of what perftest
+ * does not tell the one follows from the other. */
+static void
+value_make(struct kvbench_link_row *row)
+{
+	double call_s = isnan(row->p50_ns) ? row->depth / row->calls_per_s
+					   : row->p50_ns / 1e9;
+	double rate = isnan(row->calls_per_s) ? row->depth / call_s
+					      : row->calls_per_s;
+
+	row->value =
+		is_large(row) ? rate * (double)row->size / 1e9 : call_s * 1e6;
+}
+
 static void
 row_make(struct kvbench_link_row *row, const struct kvbench_link_cell *cell,
 	 const struct kvbench_link_way *w, const struct kvbench_link_sum *sum)
@@ -58,11 +78,21 @@ row_make(struct kvbench_link_row *row, const struct kvbench_link_cell *cell,
 		.far_s_per_gb = sum->has_far_cpu
 					? (double)sum->far_cpu_ns / 1e9 / gb
 					: NAN,
-		.floor_bytes_per_s = NAN,
-		.floor_p50_ns = NAN,
+		.floor_value = NAN,
 		.is_floor = w->is_floor,
 	};
+	if (sum->kind == KVBENCH_LINK_TIMES) {
+		row->calls_per_s = NAN;
+		row->p50_ns = sum->p50_ns;
+		row->p99_ns = sum->p99_ns;
+		row->max_ns = sum->max_ns;
+	}
+	if (sum->kind == KVBENCH_LINK_RATES)
+		row->p50_ns = row->p99_ns = row->max_ns = NAN;
+	if (sum->kind != KVBENCH_LINK_ALL)
+		row->cpu_s_per_gb = NAN;
 	row->bytes_per_s = row->calls_per_s * (double)cell->size;
+	value_make(row);
 	memcpy(row->path, w->path, sizeof(row->path));
 	if (cell->op == KVBENCH_LINK_SEND && w->path_of_sends)
 		memcpy(row->path, w->path_of_sends,
@@ -81,8 +111,7 @@ floor_find(struct kvbench_link_row *row, const struct kvbench_link_way *w,
 		if (strcmp(rows[i].path, w->floor) != 0 || !rows[i].is_floor)
 			continue;
 		row->floor = w->floor;
-		row->floor_bytes_per_s = rows[i].bytes_per_s;
-		row->floor_p50_ns = rows[i].p50_ns;
+		row->floor_value = rows[i].value;
 	}
 }
 
@@ -110,21 +139,6 @@ kvbench_link_rows_add(struct kvbench_link_job *r,
 }
 
 /* ---- for people ---- */
-
-static bool
-is_large(const struct kvbench_link_row *row)
-{
-	return row->size >= LARGE_BYTES;
-}
-
-/* Of the value to the floor: bandwidth, or of what is small how long it takes.
- */
-static double
-ratio(const struct kvbench_link_row *row)
-{
-	return is_large(row) ? row->bytes_per_s / row->floor_bytes_per_s
-			     : row->p50_ns / row->floor_p50_ns;
-}
 
 static void
 duration(struct kv_out *o, const char *name, double ns)
@@ -159,22 +173,23 @@ text_row(struct kv_out *o, const struct kvbench_link_row *row)
 	kv_out_double(o, "cpu", row->cpu_s_per_gb, decimals(row->cpu_s_per_gb));
 	kv_out_double(o, "far_cpu", row->far_s_per_gb,
 		      decimals(row->far_s_per_gb));
-	kv_out_double(o, "ratio", ratio(row), 2);
+	kv_out_double(o, "ratio", row->value / row->floor_value, 2);
 }
 
 /* ---- for programs ---- */
 
-/* One that no other row of the run has. */
+/* One that no other row of the run has: "tcp_write_64KB_x8". */
 static void
 name_make(char *buf, size_t n, const struct kvbench_link_row *row)
 {
-	char size[16];
+	static const char *const units[] = { "B", "KB", "MB", "GB" };
+	uint64_t size = row->size;
+	unsigned i = 0;
 
-	kv_str_size_format(size, sizeof(size), row->size);
-	snprintf(buf, n, "%s_%s_%s_x%u", row->path, row->op, size, row->depth);
-	for (; *buf; buf++)
-		if (*buf == ' ')
-			*buf = '_';
+	for (; size % 1024 == 0 && i < 3; size /= 1024)
+		i++;
+	snprintf(buf, n, "%s_%s_%llu%s_x%u", row->path, row->op,
+		 (unsigned long long)size, units[i], row->depth);
 }
 
 static void
@@ -186,14 +201,11 @@ json_row(struct kv_out *o, const struct kvbench_link_row *row)
 	name_make(name, sizeof(name), row);
 	kv_out_string(o, "name", name);
 	kv_out_none(o, "held");
-	kv_out_double(o, "value",
-		      is ? row->bytes_per_s / 1e9 : row->p50_ns / 1e3, 2);
+	kv_out_double(o, "value", row->value, 2);
 	kv_out_string(o, "unit", is ? "GB/s" : "us");
-	kv_out_double(
-		o, "floor",
-		is ? row->floor_bytes_per_s / 1e9 : row->floor_p50_ns / 1e3, 2);
+	kv_out_double(o, "floor", row->floor_value, 2);
 	kv_out_string(o, "floor_name", row->floor);
-	kv_out_double(o, "ratio", ratio(row), 2);
+	kv_out_double(o, "ratio", row->value / row->floor_value, 2);
 	kv_out_string(o, "better", is ? "more" : "less");
 	kv_out_none(o, "bar");
 	kv_out_none(o, "met");

@@ -40,6 +40,9 @@ struct server {
 	bool has_notes;
 	uint64_t note_bytes, note_seed;
 	uint64_t notes, bad_notes;
+	struct kvbench_tool tool;
+	struct kv_rdmadev *devices; /* for perftest */
+	const struct kv_rdmadev *device;
 };
 
 static volatile sig_atomic_t is_stopped;
@@ -131,10 +134,30 @@ on_noted(struct server *s)
 	return kvbench_ctl_answer(s->fd, 0, s->notes, s->bad_notes);
 }
 
+/* Only where whoever listens agreed to it. */
+static int
+on_tool(struct server *s, const struct kvbench_ctl_order *o)
+{
+	int rc = -EPERM;
+
+	s->tool = (struct kvbench_tool){
+		.op = kv_get64(o->v[0]),
+		.bytes = kv_get64(o->v[1]),
+		.calls = kv_get64(o->v[2]),
+		.depth = kv_get64(o->v[3]),
+		.device = s->device,
+	};
+	if (s->device)
+		rc = kvbench_tool_listen(&s->tool);
+	return kvbench_ctl_answer(s->fd, rc, s->tool.port, 0);
+}
+
 /* 1: the other side is done. */
 static int
 on_order(struct server *s, const struct kvbench_ctl_order *o)
 {
+	/* Who orders the next thing is done with it. */
+	kvbench_tool_end(&s->tool);
 	switch (kv_get64(o->type)) {
 	case KVBENCH_CTL_GIVE:
 		return kvbench_ctl_take_given(s->fd, s->memory, s->l->memory,
@@ -152,6 +175,8 @@ on_order(struct server *s, const struct kvbench_ctl_order *o)
 		return on_notes(s, o);
 	case KVBENCH_CTL_NOTED:
 		return on_noted(s);
+	case KVBENCH_CTL_TOOL:
+		return on_tool(s, o);
 	case KVBENCH_CTL_OVER:
 		(void)kvbench_ctl_answer(s->fd, 0, 0, 0);
 		return 1;
@@ -188,6 +213,7 @@ serve(struct server *s)
 		if (rc == 0)
 			rc = on_order(s, &o);
 	}
+	kvbench_tool_end(&s->tool);
 	return rc;
 }
 
@@ -298,9 +324,30 @@ memory_open(struct server *s)
 	s->page->memory_at = kv_le64((uintptr_t)s->memory);
 	s->page->memory_bytes = kv_le64(bytes);
 	s->page->port = kv_le64(s->port);
-	s->page->has_perftest = kv_le64(s->l->perftest);
+	s->page->has_perftest = kv_le64(s->device != NULL);
 	memcpy(s->page->magic, KVBENCH_CTL_MAGIC, sizeof(s->page->magic));
 	return 0;
+}
+
+static int
+perftest_open(struct server *s)
+{
+	const struct kv_rdmadev_opts o = { .wanted = s->l->devices,
+					   .root = "" };
+	char why[KV_RDMADEV_WHY_BYTES];
+	long n;
+
+	if (!s->l->perftest)
+		return 0;
+	n = kv_rdmadev_list(&o, &s->devices, why, sizeof(why));
+	if (n < 0)
+		return kv_tool_say(EX_UNAVAILABLE, "--perftest: %s", why);
+	s->device = kvbench_tool_device(s->devices, n);
+	return s->device ? 0
+			 : kv_tool_say(EX_UNAVAILABLE,
+				       "--perftest: this machine has no RDMA "
+				       "device that can be used; see `kvdiag "
+				       "devices`");
 }
 
 static int
@@ -332,6 +379,7 @@ server_close(struct server *s)
 	if (!s->l->local)
 		kvbench_load_memory_free(s->memory, s->l->memory);
 	free(s->page);
+	free(s->devices);
 }
 
 int
@@ -343,6 +391,8 @@ kvbench_link_serve(const struct kvbench_link *l)
 
 	sigaction(SIGINT, &sa, NULL);
 	sigaction(SIGTERM, &sa, NULL);
+	if (rc == 0)
+		rc = perftest_open(&s);
 	if (rc == 0)
 		rc = memory_open(&s);
 	if (rc == 0)

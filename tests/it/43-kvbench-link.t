@@ -73,7 +73,7 @@ is "$(bench_rows | grep -c '"floor_name":"stream","ratio":[0-9]')" 12 \
 	'what goes over TCP has a ratio'
 cp out link.json
 ok 'report reads it' kvbench report link.json
-like "$(cat out)" '^\| .tcp_write_1.0_MiB_x3. \|  \|  \| [0-9.]+ GB/s \([0-9.]+\)' \
+like "$(cat out)" '^\| .tcp_write_1MB_x3. \|  \|  \| [0-9.]+ GB/s \([0-9.]+\)' \
 	'as one more table'
 ended 0 'the listening side ends with it'
 like "$(cat listen.err)" '^kvbench: 127.0.0.1:[0-9]+: is done' 'and says so'
@@ -134,6 +134,22 @@ exits 64 'no operation' kvbench --only=write,push link "$at"
 exits 64 'larger than memory' kvbench --memory=1MB --size=2MB link "$at"
 exits 69 'no RDMA' kvbench --protocol=rdma --device-name=none_0 link "$at"
 like "$(cat err)" '^kvbench: --protocol=rdma: ' 'says why'
+
+# Without a device there is nothing to compare with; with one it is compared.
+if kvdiag devices >devices.out 2>&1; then
+	skip 'perftest without a device' 'there is one'
+else
+	exits 69 'perftest without a device' kvbench --perftest --memory=1MB \
+		link --listen=127.0.0.1:0
+	like "$(cat err)" '^kvbench: --perftest: this machine has no RDMA device' \
+		'says so'
+fi
+listen
+exits 69 'perftest that the other side did not agree to' \
+	kvbench $QUICK --perftest link "$at"
+like "$(cat err)" '^kvbench: --perftest: ' 'is not run'
+kill "$side"
+ended 0 'it still listens'
 
 start_master m
 start_client a
