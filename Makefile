@@ -46,7 +46,8 @@ WITH_RDMA ?= $(shell $(CC) $(CPPFLAGS) -include infiniband/verbs.h \
 NO_RDMA := $(if $(WITH_RDMA),lib/xfer/rdma_none.c,$(filter-out %_none.c,\
 	$(wildcard lib/xfer/rdma*.c tests/unit/*/test_rdma*.c \
 	tests/unit/xfer/test_hca*.c tests/unit/xfer/test_rail*.c \
-	tests/mock/hca*.c tests/mock/rdma*.c tests/mock/rail*.c)))
+	tests/mock/hca*.c tests/mock/rdma*.c tests/mock/rail*.c \
+	tests/sim/*rail*.c)))
 
 # The shared library leaves out what only the daemons and programs need.
 LIB := $(filter-out lib/python/% $(NO_RDMA),$(wildcard lib/*/*.c))
@@ -63,7 +64,8 @@ HEADERS := $(wildcard lib/*.h lib/*/*.h cmd/*.h)
 PROGS := $(patsubst cmd/%.c,$O/%,$(filter-out $(wildcard cmd/*_*.c),$(CMD)))
 UNIT := $(patsubst %.c,$O/%,\
 	$(filter-out $(NO_RDMA),$(wildcard tests/unit/*/test_*.c)))
-SIM := $(patsubst %.c,$O/%,$(wildcard tests/sim/test_*.c))
+SIM := $(patsubst %.c,$O/%,\
+	$(filter-out $(NO_RDMA),$(wildcard tests/sim/test_*.c)))
 FUZZ := $(patsubst %.c,$O/%,$(wildcard tests/fuzz/fuzz_*.c))
 IT := $(patsubst %.c,$O/%,\
 	$(wildcard tests/it/*.c tests/promise/*.c tests/vm/*.c))

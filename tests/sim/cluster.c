@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "xfer/rdmaregion.h"
 
 #define DAMAGED_PAGES 32
 
@@ -156,6 +157,44 @@ file_close(struct cluster *cl, struct sim_node *n)
 	free(n->bytes);
 }
 
+static void
+region_done(void *arg, int status, const char *why)
+{
+	(void)arg;
+	(void)why;
+	assert(status == 0);
+}
+
+/* The real clock alone knows that threads register it. */
+static void
+region_open(struct cluster *cl, struct sim_node *n, void *pool)
+{
+	const struct kv_rdmaregion_pool_opts o = {
+		.pool = pool,
+		.bytes = cl->o.pool_bytes,
+		.done = region_done,
+	};
+
+	if (!cl->o.rdma)
+		return;
+	n->rdma = cl->o.rdma->open(cl->o.rdma, n->host, n->pid);
+	n->region = kv_rdmaregion_pool(n->rdma, &o);
+	assert(n->region);
+	kv_rdmaregion_ready(n->region, o.bytes, true);
+	while (!kv_rdmaregion_is_complete(n->region))
+		usleep(100);
+}
+
+static void
+region_close(struct cluster *cl, struct sim_node *n)
+{
+	kv_rdmaregion_free(n->region);
+	if (n->rdma)
+		cl->o.rdma->close(cl->o.rdma, n->pid);
+	n->region = NULL;
+	n->rdma = NULL;
+}
+
 void
 cluster_node_start(struct cluster *cl, unsigned i)
 {
@@ -184,6 +223,9 @@ cluster_node_start(struct cluster *cl, unsigned i)
 	o.addr = listen + strlen("tcp:");
 	file_damage(cl, n);
 	o.pool = pool_new(cl, n, o.boot)->bytes;
+	region_open(cl, n, o.pool);
+	o.rdma = n->rdma;
+	o.region = n->region;
 	o.file = n->has_file ? simpool_begin(&n->file) : NULL;
 	for (j = 0; j < cl->o.masters; j++) {
 		snprintf(masters[j], sizeof(masters[j]), "%s:50051",
@@ -218,6 +260,16 @@ node_free(struct sim_node *n)
 	free(index);
 }
 
+static void
+node_exit(struct cluster *cl, struct sim_node *n)
+{
+	simnet_process_exit(cl->net, n->pid);
+	if (n->rdma)
+		cl->o.rdma->exit(cl->o.rdma, n->pid);
+	node_free(n);
+	region_close(cl, n);
+}
+
 void
 cluster_node_kill(struct cluster *cl, unsigned i)
 {
@@ -226,8 +278,7 @@ cluster_node_kill(struct cluster *cl, unsigned i)
 	if (!n->node)
 		return;
 	kv_debug("%.6f kill %s", (double)cl->clock.ns / 1e9, n->host);
-	simnet_process_exit(cl->net, n->pid);
-	node_free(n);
+	node_exit(cl, n);
 }
 
 /* ---- requesters ---- */
@@ -280,6 +331,9 @@ requester_start(struct cluster *cl, unsigned i)
 	o.local = has_local ? local : NULL;
 	o.host = host_id(r->host);
 	o.net = simnet_process(cl->net, r->host, r->pid);
+	if (cl->o.rdma)
+		r->rdma = cl->o.rdma->open(cl->o.rdma, r->host, r->pid);
+	o.rdma = r->rdma;
 	if (kv_hub_init(&r->hub, &o) < 0)
 		cluster_forbid(cl, "requester %u does not start", i);
 	r->ch = kv_chan_new(&r->hub, cl->loop);
@@ -295,11 +349,15 @@ requester_stop(struct cluster *cl, struct sim_requester *r)
 		return;
 	r->is_alive = false;
 	simnet_process_exit(cl->net, r->pid);
+	if (r->rdma)
+		cl->o.rdma->exit(cl->o.rdma, r->pid);
 	/* The program's memory goes with it; here it is given up by hand. */
 	if (r->call)
 		cluster_call_abort(r);
 	kv_chan_free(r->ch);
 	kv_hub_fini(&r->hub);
+	if (r->rdma)
+		cl->o.rdma->close(cl->o.rdma, r->pid);
 	for (i = 0; i < cl->o.nodes; i++)
 		if (cl->nodes[i].node)
 			kv_node_process_exit(cl->nodes[i].node, r->pid);
@@ -342,6 +400,8 @@ cluster_new(const struct cluster_opts *o)
 	cl->clock = (struct kv_clock){ .is_virtual = true, .ns = KV_NS_PER_S };
 	cl->loop = kv_loop_new(&cl->clock);
 	cl->net = simnet_new(cl->loop, &cl->clock, &net);
+	if (o->rdma)
+		o->rdma->begin(o->rdma, cl->loop, &cl->clock);
 	cl->model = cluster_keys_new(o->keys);
 	assert(cl->loop && cl->model);
 	kv_rng_seed(&cl->rng, o->seed);
@@ -402,8 +462,7 @@ node_end(struct cluster *cl, unsigned i)
 			cluster_forbid(cl, "node %u does not stop", i);
 		cluster_run(cl, 10 * KV_NS_PER_MS);
 	}
-	simnet_process_exit(cl->net, cl->nodes[i].pid);
-	node_free(&cl->nodes[i]);
+	node_exit(cl, &cl->nodes[i]);
 }
 
 void
@@ -421,6 +480,8 @@ cluster_free(struct cluster *cl)
 		node_end(cl, i);
 	for (i = 0; i < cl->o.masters; i++)
 		cluster_master_kill(cl, i);
+	if (cl->o.rdma)
+		cl->o.rdma->end(cl->o.rdma);
 	simnet_free(cl->net);
 	kv_loop_free(cl->loop);
 	while ((p = cl->pools)) {
@@ -451,4 +512,16 @@ uint64_t
 cluster_puts(const struct cluster *cl)
 {
 	return cl->puts;
+}
+
+uint64_t
+cluster_rdma_bytes(struct cluster *cl)
+{
+	uint64_t sum = 0;
+	unsigned i;
+
+	for (i = 0; i < cl->o.requesters; i++)
+		sum += cl->requesters[i].hub.stats.rdma_put_bytes +
+		       cl->requesters[i].hub.stats.rdma_get_bytes;
+	return sum;
 }

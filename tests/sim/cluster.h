@@ -27,9 +27,29 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <sys/types.h>
+
 #include "base/rng.h"
 
 struct cluster;
+struct kv_clock;
+struct kv_loop;
+struct kv_rdma;
+
+/* RDMA of the processes; simrails.h has one. */
+struct cluster_rdma {
+	/* The first call, on the cluster's loop. */
+	void (*begin)(struct cluster_rdma *r, struct kv_loop *loop,
+		      struct kv_clock *clock);
+	/* Of a new process. Never NULL. */
+	struct kv_rdma *(*open)(struct cluster_rdma *r, const char *host,
+				pid_t pid);
+	/* It has ended: nothing is touched for it any more. */
+	void (*exit)(struct cluster_rdma *r, pid_t pid);
+	/* And gave back what it had. */
+	void (*close)(struct cluster_rdma *r, pid_t pid);
+	void (*end)(struct cluster_rdma *r);
+};
 
 struct cluster_opts {
 	uint64_t seed;
@@ -42,6 +62,8 @@ struct cluster_opts {
 	unsigned replicas_max;
 	unsigned files; /* bits: nodes with a pool that outlives them */
 	bool chunked;   /* see simnet.h */
+	/* NULL: none. Outlives the cluster. */
+	struct cluster_rdma *rdma;
 };
 
 struct cluster *cluster_new(const struct cluster_opts *o);
@@ -81,5 +103,7 @@ void cluster_check_agreement(struct cluster *cl);
 struct kv_rng *cluster_rng(struct cluster *cl);
 uint64_t cluster_hits(const struct cluster *cl);
 uint64_t cluster_puts(const struct cluster *cl);
+/* Bytes that went by RDMA, to and from clients that live. */
+uint64_t cluster_rdma_bytes(struct cluster *cl);
 
 #endif

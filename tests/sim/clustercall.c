@@ -14,8 +14,11 @@ cluster_call_free(struct sim_call *call)
 	unsigned i;
 
 	kv_survey_fini(&call->survey);
-	for (i = 0; i < call->n; i++)
+	for (i = 0; i < call->n; i++) {
+		if (call->is_registered[i])
+			kv_ranges_del(&call->r->hub.ranges, call->bytes[i]);
 		free(call->bytes[i]);
+	}
 	free(call);
 }
 
@@ -76,6 +79,18 @@ exist_ended(struct kv_survey *s, int status)
 	cluster_call_ended(call);
 }
 
+/* With RDMA some memory is known to it before, and some is not. */
+static void
+memory_new(struct cluster *cl, struct sim_call *call, unsigned i, uint64_t size)
+{
+	call->bytes[i] = malloc(size + 1);
+	assert(call->bytes[i]);
+	call->is_registered[i] = cl->o.rdma && kv_rng_below(&cl->rng, 2);
+	if (call->is_registered[i] &&
+	    kv_ranges_add(&call->r->hub.ranges, call->bytes[i], size + 1) < 0)
+		cluster_forbid(cl, "memory cannot be registered");
+}
+
 static void
 put_prepare(struct cluster *cl, struct sim_call *call, unsigned i)
 {
@@ -95,8 +110,7 @@ put_prepare(struct cluster *cl, struct sim_call *call, unsigned i)
 	if (size < sizeof(uint64_t))
 		size = 0;
 	call->tag[i] = cl->next_tag++;
-	call->bytes[i] = malloc(size + 1);
-	assert(call->bytes[i]);
+	memory_new(cl, call, i, size);
 	cluster_value_write(call->bytes[i], call->tag[i], size);
 	cut = size ? kv_rng_below(&cl->rng, size) : 0;
 	call->bufs[i][0] = (struct kv_buf){ call->bytes[i], cut };
@@ -115,8 +129,7 @@ get_prepare(struct cluster *cl, struct sim_call *call, unsigned i)
 	uint64_t room = cl->o.size_max;
 	uint64_t cut = kv_rng_below(&cl->rng, room);
 
-	call->bytes[i] = malloc(room);
-	assert(call->bytes[i]);
+	memory_new(cl, call, i, room);
 	call->bufs[i][0] = (struct kv_buf){ call->bytes[i], cut };
 	call->bufs[i][1] = (struct kv_buf){ call->bytes[i] + cut, room - cut };
 	call->gets[i] = (struct kv_get_item){

@@ -34,6 +34,7 @@ struct sim_call {
 	char name[BATCH_MAX][32];
 	struct kv_buf bufs[BATCH_MAX][2];
 	char *bytes[BATCH_MAX];
+	bool is_registered[BATCH_MAX];
 	struct kv_put_item puts[BATCH_MAX];
 	struct kv_get_item gets[BATCH_MAX];
 	struct kv_survey_key exists[BATCH_MAX];

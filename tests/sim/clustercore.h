@@ -47,6 +47,8 @@ struct sim_node {
 	bool has_file;        /* its pool outlives it */
 	struct simpool file;
 	char *bytes; /* with a file: those of the pool */
+	struct kv_rdma *rdma;
+	struct kv_rdmaregion *region;
 };
 
 struct sim_requester {
@@ -56,6 +58,7 @@ struct sim_requester {
 	pid_t pid;
 	bool is_alive;
 	bool is_parted; /* it cannot reach a node: it may miss things */
+	struct kv_rdma *rdma;
 	struct kv_hub hub;
 	struct kv_chan *ch;
 	struct sim_call *call; /* one at a time */

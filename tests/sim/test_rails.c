@@ -1,0 +1,534 @@
+/*
+ * Puts and gets by RDMA: real cores of nodes and clients over fake devices.
+ * Every byte that comes is compared, and memory that a call gave back is looked
+ * at again.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "railcall.h"
+#include "test.h"
+
+enum {
+	MIB = 1 << 20,
+	LARGE = 40 * MIB,
+};
+
+/* ---- what goes how ---- */
+
+static void
+sizes(unsigned n_rails)
+{
+	static const size_t sizes[] = { 0,      1,       1000,    65536,
+					65537,  100000,  262143,  262144,
+					300001, 2 * MIB, 20000001 };
+	char name[8];
+	bool is_large;
+
+	railcall_begin(n_rails, 1);
+	for (unsigned i = 0; i < KV_ARRAY_LEN(sizes); i++) {
+		for (unsigned reg = 0; reg < 2; reg++) {
+			snprintf(name, sizeof(name), "%c%u", 'a' + i, reg);
+			is_large = sizes[i] > KV_INLINE_BYTES_MAX &&
+				   (reg || sizes[i] >= 262144);
+			assert_int_equal(
+				railcall_put_value(name, sizes[i], reg),
+				is_large);
+			assert_int_equal(
+				railcall_get_value(name, sizes[i], reg),
+				is_large);
+			assert_int_equal(
+				railcall_get_value(name, sizes[i], !reg),
+				sizes[i] > KV_INLINE_BYTES_MAX &&
+					(!reg || sizes[i] >= 262144));
+		}
+	}
+	assert_int_equal(kv_link_rails(railcall_link()), n_rails);
+	railcall_end();
+}
+
+static void
+values_of_all_sizes_by_one_rail(void **state)
+{
+	(void)state;
+	sizes(1);
+}
+
+static void
+values_of_all_sizes_by_two_rails(void **state)
+{
+	(void)state;
+	sizes(2);
+}
+
+static void
+values_of_all_sizes_by_eight_rails(void **state)
+{
+	(void)state;
+	sizes(8);
+}
+
+static void
+a_part_of_a_value(void **state)
+{
+	struct railcall c;
+
+	(void)state;
+	railcall_begin(2, 1);
+	railcall_give("k", 5 * MIB);
+	railcall_new(&c, MIB, true);
+	railcall_get(&c, "k", KV_NS_PER_S);
+	c.gitem.is_part = 1;
+	c.gitem.off = 3 * MIB + 17;
+	railcall_wait(&c);
+	assert_int_equal(c.gitem.status, 0);
+	assert_int_equal(c.gitem.len, MIB);
+	railcall_check(&c, "k", 3 * MIB + 17, MIB);
+	c.is_done = false;
+	railcall_get(&c, "k", KV_NS_PER_S);
+	c.gitem.is_part = 1;
+	c.gitem.off = 5 * MIB - 200000;
+	railcall_wait(&c);
+	assert_int_equal(c.gitem.len, 200000);
+	railcall_check(&c, "k", 5 * MIB - 200000, 200000);
+	assert_int_equal((unsigned char)c.bytes[200000], 0x5a);
+	assert_int_equal(cluster_rdma_bytes(cl), MIB + 200000);
+	railcall_free(&c);
+	railcall_end();
+}
+
+/* Too small, not there: nothing is awaited in vain. */
+static void
+what_cannot_be_had(void **state)
+{
+	struct railcall c;
+
+	(void)state;
+	railcall_begin(1, 1);
+	railcall_give("k", 5 * MIB);
+	railcall_new(&c, MIB, true);
+	railcall_get(&c, "k", KV_NS_PER_S);
+	assert_true(railcall_wait(&c) < KV_NS_PER_S / 10);
+	assert_int_equal(c.gitem.status, -KV_ETOOBIG);
+	assert_int_equal(c.gitem.size_total, 5 * MIB);
+	c.is_done = false;
+	railcall_get(&c, "none", KV_NS_PER_S);
+	assert_true(railcall_wait(&c) < KV_NS_PER_S / 10);
+	assert_int_equal(c.gitem.status, -KV_EMISS);
+	railcall_free(&c);
+	assert_true(railcall_get_value("k", 5 * MIB, true));
+	railcall_end();
+}
+
+/* ---- rails that fail ---- */
+
+static void
+after(uint64_t ns)
+{
+	cluster_run(cl, ns);
+}
+
+static void
+a_cut_rail_costs_a_get_nothing_but_time(void **state)
+{
+	struct railcall c;
+
+	(void)state;
+	railcall_begin(2, 1);
+	railcall_give("k", LARGE);
+	railcall_get_value("k", LARGE, true);
+	railcall_new(&c, LARGE, true);
+	railcall_get(&c, "k", 5 * KV_NS_PER_S);
+	after(KV_NS_PER_MS);
+	assert_false(c.is_done);
+	railcall_cut(0, 1, true);
+	assert_true(railcall_wait(&c) < 1500 * KV_NS_PER_MS);
+	assert_int_equal(c.gitem.status, 0);
+	railcall_check(&c, "k", 0, LARGE);
+	assert_int_equal(cluster_rdma_bytes(cl), 2 * LARGE);
+	railcall_free(&c);
+	/* The next ones do not even notice. */
+	assert_true(railcall_get_value("k", LARGE, false));
+	railcall_cut(0, 1, false);
+	after(10 * KV_NS_PER_S);
+	railcall_get_value("k", LARGE, false);
+	after(10 * KV_NS_PER_S);
+	assert_int_equal(kv_link_rails(railcall_link()), 2);
+	railcall_end();
+}
+
+static void
+a_cut_rail_costs_a_put_nothing_but_time(void **state)
+{
+	struct railcall c;
+
+	(void)state;
+	railcall_begin(2, 1);
+	railcall_put_value("first", MIB, false);
+	railcall_new(&c, LARGE, true);
+	railcall_put(&c, "k", 5 * KV_NS_PER_S);
+	after(KV_NS_PER_MS);
+	assert_false(c.is_done);
+	railcall_cut(0, 1, true);
+	assert_true(railcall_wait(&c) < 1500 * KV_NS_PER_MS);
+	assert_int_equal(c.pitem.status, 0);
+	railcall_free(&c);
+	assert_true(railcall_get_value("k", LARGE, true));
+	railcall_end();
+}
+
+/* Then TCP carries it. */
+static void
+all_rails_are_cut(void **state)
+{
+	struct railcall c;
+
+	(void)state;
+	railcall_begin(2, 1);
+	railcall_give("k", LARGE);
+	railcall_get_value("k", MIB * 40, true);
+	railcall_new(&c, LARGE, true);
+	railcall_get(&c, "k", 10 * KV_NS_PER_S);
+	after(KV_NS_PER_MS);
+	assert_false(c.is_done);
+	railcall_cut(0, 2, true);
+	assert_true(railcall_wait(&c) < 5 * KV_NS_PER_S);
+	assert_int_equal(c.gitem.status, 0);
+	railcall_check(&c, "k", 0, LARGE);
+	railcall_free(&c);
+	railcall_cut(0, 2, false);
+	after(10 * KV_NS_PER_S);
+	railcall_put_value("k2", LARGE, true);
+	after(10 * KV_NS_PER_S);
+	railcall_new(&c, LARGE, true);
+	railcall_put(&c, "k3", 10 * KV_NS_PER_S);
+	after(KV_NS_PER_MS);
+	assert_false(c.is_done);
+	railcall_cut(0, 2, true);
+	assert_true(railcall_wait(&c) < 5 * KV_NS_PER_S);
+	assert_int_equal(c.pitem.status, 0);
+	railcall_free(&c);
+	assert_false(railcall_get_value("k3", LARGE, true));
+	railcall_end();
+}
+
+/* Whatever a queue pair says, in the end the value is there. */
+static void
+queue_pairs_fail_in_all_ways(void **state)
+{
+	char name[8];
+
+	(void)state;
+	railcall_begin(2, 1);
+	railcall_give("k", 10 * MIB);
+	for (unsigned i = 0; i < SIMRAILS_STATUSES; i++) {
+		struct hca_fault f = { .status = simrails_statuses[i],
+				       .nth = 1 + i % 3 };
+
+		railcall_get_value("k", 10 * MIB, i % 2);
+		hca_fail_wr(simrails_port(rails, "n0", i % 2), &f);
+		railcall_get_value("k", 10 * MIB, i % 2);
+		hca_fail_wr(simrails_port(rails, "n0", i % 2), &f);
+		snprintf(name, sizeof(name), "p%u", i);
+		railcall_put_value(name, 5 * MIB, i % 2);
+		railcall_get_value(name, 5 * MIB, i % 2);
+		after(5 * KV_NS_PER_S);
+	}
+	assert_true(cluster_rdma_bytes(cl) > 10ull * MIB * SIMRAILS_STATUSES);
+	railcall_end();
+}
+
+/* ---- who dies ---- */
+
+static void
+an_owner_that_is_killed_is_noticed(void **state)
+{
+	struct railcall c;
+
+	(void)state;
+	for (unsigned is_put = 0; is_put < 2; is_put++) {
+		railcall_begin(2, 1);
+		railcall_give("k", LARGE);
+		railcall_get_value("k", LARGE, true);
+		railcall_new(&c, LARGE, true);
+		if (is_put)
+			railcall_put(&c, "p", 5 * KV_NS_PER_S);
+		else
+			railcall_get(&c, "k", 5 * KV_NS_PER_S);
+		after(KV_NS_PER_MS);
+		assert_false(c.is_done);
+		cluster_node_kill(cl, 0);
+		assert_true(railcall_wait(&c) < 3 * KV_NS_PER_S);
+		assert_true(is_put ? c.pitem.status < 0 : c.gitem.status < 0);
+		railcall_check_untouched(&c);
+		railcall_free(&c);
+		railcall_end();
+	}
+}
+
+static void
+a_requester_that_is_killed_leaves_nothing(void **state)
+{
+	struct railcall c;
+
+	(void)state;
+	for (unsigned is_put = 0; is_put < 2; is_put++) {
+		railcall_begin(2, 1);
+		railcall_give("k", LARGE);
+		railcall_get_value("k", LARGE, true);
+		railcall_new(&c, LARGE, false);
+		if (is_put)
+			railcall_put(&c, "p", 5 * KV_NS_PER_S);
+		else
+			railcall_get(&c, "k", 5 * KV_NS_PER_S);
+		after(KV_NS_PER_MS);
+		assert_false(c.is_done);
+		simnet_process_exit(cl->net, far->pid);
+		cl->o.rdma->exit(cl->o.rdma, far->pid);
+		if (is_put)
+			kv_putop_abort(&c.put, -KV_ECLOSED);
+		else
+			kv_getop_abort(&c.get, -KV_ECLOSED);
+		railcall_check_untouched(&c);
+		free(c.bytes);
+		cluster_requester_kill(cl, 1);
+		after(2 * KV_NS_PER_S);
+		railcall_new(&c, LARGE, true);
+		railcall_get(&c, "p", 5 * KV_NS_PER_S);
+		railcall_wait(&c);
+		assert_int_equal(c.gitem.status, -KV_EMISS);
+		railcall_free(&c);
+		railcall_get_value("k", LARGE, true);
+		railcall_end(); /* which looks for what is pinned */
+	}
+}
+
+/* ---- deadlines ---- */
+
+static void
+a_get_past_its_deadline_gives_its_memory_back(void **state)
+{
+	unsigned late = 0;
+	struct railcall c;
+
+	(void)state;
+	railcall_begin(2, 1);
+	railcall_give("k", LARGE);
+	railcall_get_value("k", LARGE, true);
+	for (unsigned i = 0; i < 20; i++) {
+		railcall_new(&c, LARGE, i % 2);
+		railcall_get(&c, "k", (200 + 500 * i) * KV_NS_PER_US);
+		while (!c.is_done)
+			after(10 * KV_NS_PER_US);
+		if (c.gitem.status == 0)
+			railcall_check(&c, "k", 0, LARGE);
+		else
+			assert_int_equal(c.gitem.status, -KV_ETIMEOUT);
+		late += c.gitem.status != 0;
+		railcall_check_untouched(&c);
+		railcall_free(&c);
+	}
+	assert_in_range(late, 5, 19);
+	railcall_get_value("k", LARGE, true);
+	railcall_end();
+}
+
+/* What is written over the source afterwards is in no value. */
+static void
+a_put_past_its_deadline_is_not_fed_with_other_bytes(void **state)
+{
+	unsigned late = 0;
+	struct railcall c, g;
+	char name[8];
+
+	(void)state;
+	railcall_begin(2, 1);
+	railcall_put_value("first", LARGE, true);
+	for (unsigned i = 0; i < 20; i++) {
+		snprintf(name, sizeof(name), "k%u", i);
+		railcall_new(&c, LARGE, i % 2);
+		railcall_put(&c, name, (200 + 500 * i) * KV_NS_PER_US);
+		while (!c.is_done)
+			after(10 * KV_NS_PER_US);
+		if (c.pitem.status != 0)
+			assert_int_equal(c.pitem.status, -KV_ETIMEOUT);
+		memset(c.bytes, 0x33, c.size);
+		after(KV_NS_PER_S);
+		railcall_new(&g, LARGE, true);
+		railcall_get(&g, name, 5 * KV_NS_PER_S);
+		railcall_wait(&g);
+		if (g.gitem.status == 0)
+			railcall_check(&g, name, 0, LARGE);
+		else
+			assert_int_equal(c.pitem.status, -KV_ETIMEOUT);
+		late += c.pitem.status != 0;
+		railcall_free(&c);
+		railcall_free(&g);
+	}
+	assert_in_range(late, 5, 19);
+	railcall_end();
+}
+
+/* ---- RDMA and nothing else ---- */
+
+static void
+rdma_alone_or_not_at_all(void **state)
+{
+	struct railcall c;
+
+	(void)state;
+	kv_log_set_level(KV_LOG_ERR);
+	railcall_begin(2, 1);
+	far->hub.rdma_only = true;
+	assert_true(railcall_put_value("k", MIB, false));
+	assert_true(railcall_put_value("small", 70000,
+				       false)); /* worth it or not */
+	assert_true(railcall_get_value("small", 70000, false));
+	assert_false(railcall_put_value("tiny", 100, false));
+	assert_false(railcall_get_value("tiny", 100, false));
+	railcall_cut(0, 2, true);
+	railcall_new(&c, MIB, true);
+	railcall_get(&c, "k", 5 * KV_NS_PER_S);
+	railcall_wait(&c);
+	assert_true(c.gitem.status < 0);
+	c.is_done = false;
+	railcall_put(&c, "k2", 5 * KV_NS_PER_S);
+	railcall_wait(&c);
+	assert_true(c.pitem.status < 0);
+	railcall_free(&c);
+	railcall_cut(0, 2, false);
+	after(10 * KV_NS_PER_S);
+	railcall_get_value("tiny", 100, false);
+	after(10 * KV_NS_PER_S);
+	assert_true(railcall_get_value("k", MIB, false));
+	railcall_end();
+}
+
+/* ---- many keys of one call ---- */
+
+enum {
+	MANY = 300,
+	MANY_BYTES = 80000,
+	MANY_PARTS = 250,
+};
+
+static char many_names[MANY][8];
+static struct kv_buf many_bufs[MANY][MANY_PARTS];
+static unsigned n_over;
+
+static void
+many_put_over(struct kv_putop *op)
+{
+	(void)op;
+	n_over++;
+}
+
+static void
+many_get_over(struct kv_getop *op)
+{
+	(void)op;
+	n_over++;
+}
+
+static void
+many_wait(void)
+{
+	while (n_over == 0)
+		cluster_run(cl, 100 * KV_NS_PER_US);
+	n_over = 0;
+}
+
+/* Parts of a block lie apart, as layers of a KV cache do. */
+static void
+many_prepare(char *memory)
+{
+	const size_t part = MANY_BYTES / MANY_PARTS;
+
+	for (unsigned i = 0; i < MANY; i++) {
+		snprintf(many_names[i], sizeof(many_names[i]), "m%u", i);
+		for (unsigned k = 0; k < MANY_PARTS; k++)
+			many_bufs[i][k] = (struct kv_buf){
+				memory + ((size_t)k * MANY + i) * part, part
+			};
+	}
+}
+
+/* Their pieces are more than one frame has room for. */
+static void
+many_keys_in_many_parts(void **state)
+{
+	static struct kv_put_item puts[MANY];
+	static struct kv_get_item gets[MANY];
+	const size_t bytes = (size_t)MANY * MANY_BYTES;
+	char *memory = malloc(bytes), *copy = malloc(bytes);
+	struct kv_putop put = {
+		.items = puts, .n = MANY, .replicas = 1, .done = many_put_over
+	};
+	struct kv_getop get = { .items = gets,
+				.n = MANY,
+				.done = many_get_over };
+
+	(void)state;
+	assert_true(memory && copy);
+	railcall_begin(2, 1);
+	many_prepare(memory);
+	for (size_t i = 0; i < bytes; i++)
+		memory[i] = copy[i] = (char)(i * 7 + (i >> 9) * 3);
+	for (unsigned i = 0; i < MANY; i++) {
+		puts[i] = (struct kv_put_item){
+			.key = { many_names[i], strlen(many_names[i]) },
+			.bufs = many_bufs[i],
+			.nbufs = MANY_PARTS,
+		};
+		gets[i] = (struct kv_get_item){ .key = puts[i].key,
+						.bufs = many_bufs[i],
+						.nbufs = MANY_PARTS };
+	}
+	assert_int_equal(kv_ranges_add(&far->hub.ranges, memory, bytes), 0);
+	kv_loop_refresh(cl->loop);
+	put.deadline = get.deadline = cl->clock.ns + 10 * KV_NS_PER_S;
+	assert_int_equal(kv_putop_start(far->ch, &put), 0);
+	many_wait();
+	memset(memory, 0, bytes);
+	kv_loop_refresh(cl->loop);
+	assert_int_equal(kv_getop_start(far->ch, &get), 0);
+	many_wait();
+	for (unsigned i = 0; i < MANY; i++) {
+		assert_int_equal(puts[i].status, 0);
+		assert_int_equal(gets[i].status, 0);
+	}
+	assert_memory_equal(memory, copy, bytes);
+	assert_int_equal(cluster_rdma_bytes(cl), 2 * bytes);
+	assert_int_equal(kv_ranges_del(&far->hub.ranges, memory), 0);
+	railcall_end();
+	free(memory);
+	free(copy);
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(values_of_all_sizes_by_one_rail),
+		cmocka_unit_test(values_of_all_sizes_by_two_rails),
+		cmocka_unit_test(values_of_all_sizes_by_eight_rails),
+		cmocka_unit_test(a_part_of_a_value),
+		cmocka_unit_test(what_cannot_be_had),
+		cmocka_unit_test(a_cut_rail_costs_a_get_nothing_but_time),
+		cmocka_unit_test(a_cut_rail_costs_a_put_nothing_but_time),
+		cmocka_unit_test(all_rails_are_cut),
+		cmocka_unit_test(queue_pairs_fail_in_all_ways),
+		cmocka_unit_test(an_owner_that_is_killed_is_noticed),
+		cmocka_unit_test(a_requester_that_is_killed_leaves_nothing),
+		cmocka_unit_test(a_get_past_its_deadline_gives_its_memory_back),
+		cmocka_unit_test(
+			a_put_past_its_deadline_is_not_fed_with_other_bytes),
+		cmocka_unit_test(rdma_alone_or_not_at_all),
+		cmocka_unit_test(many_keys_in_many_parts),
+	};
+
+	if (getenv("SIM_TEST"))
+		cmocka_set_test_filter(getenv("SIM_TEST"));
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
