@@ -49,6 +49,7 @@ struct kv_rdmaloop {
 	struct kv_rdmacq *cqs[KV_RDMA_PORTS_MAX]; /* NULL: not to be had */
 	const struct kv_rdmanic *ports[KV_RDMA_PORTS_MAX]; /* that have one */
 	unsigned n_ports;
+	bool is_gone[KV_RDMA_PORTS_MAX]; /* its device was removed */
 	struct kv_rdmalisten *listens[KV_RDMA_PORTS_MAX]; /* NULL: not there */
 	struct kv_htab links; /* those that listen, by token */
 	/* What reads that prove writes bring, which nobody looks at. */

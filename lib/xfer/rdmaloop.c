@@ -119,7 +119,7 @@ kv_rdmaloop_rails(const struct kv_rdmaloop *rl,
 
 	for (i = 0; i < rl->r->n; i++) {
 		dev = &rl->r->devs[i];
-		if (!rl->listens[i] || !rl->cqs[i] || rl->cqs[i]->is_lost)
+		if (!rl->listens[i] || rl->cqs[i]->is_lost || rl->is_gone[i])
 			continue;
 		out[n] = (struct kv_rail_rec){
 			.port = kv_le16(kv_rdmacm_port(rl->listens[i])),

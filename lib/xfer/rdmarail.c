@@ -209,9 +209,10 @@ kv_rdmarail_make(struct kv_rdmaslot *s)
 		.ops = &qp_ops,
 		.arg = s,
 	};
-	struct kv_rdmacq *cq = s->l->rl->cqs[s->rail->near];
+	struct kv_rdmaloop *rl = s->l->rl;
+	struct kv_rdmacq *cq = rl->cqs[s->rail->near];
 
-	if (!cq || cq->is_lost)
+	if (!cq || cq->is_lost || rl->is_gone[s->rail->near])
 		return -ENODEV;
 	s->qp = kv_rdmaqp_new(cq, &o);
 	return s->qp ? 0 : -errno;
@@ -264,6 +265,9 @@ on_conn_over(struct kv_rdmaconn *c, int why)
 {
 	struct kv_rdmaslot *s = kv_rdmacm_arg(c);
 
+	/* Its queues do not say so. */
+	if (why == -ENODEV && s->qp)
+		s->l->rl->is_gone[s->qp->cq->port->number] = true;
 	kv_rdmacm_give_up(kv_steal_ptr(&s->conn));
 	kv_rdmarail_drop(s, why);
 }
