@@ -8,8 +8,6 @@
 #include "base/rng.h"
 #include "test.h"
 
-#define TOKEN UINT64_C(0x5eed0fa11)
-
 struct railrig_end railrig[2];
 struct hca *railrig_hca;
 struct simnet *railrig_net;
@@ -196,7 +194,7 @@ links_open(void)
 	for (i = 0; i < 2; i++) {
 		const struct kv_rdmalink_opts lo = {
 			.dials = i == 0,
-			.token = TOKEN,
+			.token = RAILRIG_TOKEN,
 			.ops = i == 0 ? &link_ops : NULL,
 			.arg = &railrig[i],
 		};

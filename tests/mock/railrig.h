@@ -20,6 +20,8 @@ enum {
 	RAILRIG_RANGES = 40,
 };
 
+#define RAILRIG_TOKEN UINT64_C(0x5eed0fa11)
+
 struct railrig_end {
 	unsigned n;
 	const struct kv_rdmaverbs *v;
