@@ -44,6 +44,7 @@ ports_of_list(const struct kv_rdmarange *list, uint64_t bytes)
 	return ports;
 }
 
+/* Those that are up, and, with a transfer, can be used for it. */
 static uint32_t
 rails_of(const struct kv_rdmalink *l, const struct kv_rdmaxfer *x)
 {
@@ -52,8 +53,8 @@ rails_of(const struct kv_rdmalink *l, const struct kv_rdmaxfer *x)
 	unsigned i;
 
 	for (i = 0; i < l->n_rails; i++, rail++)
-		if (rail->up && x->near_ports >> rail->near & 1 &&
-		    x->far_ports >> rail->far & 1)
+		if (rail->up && (!x || (x->near_ports >> rail->near & 1 &&
+					x->far_ports >> rail->far & 1)))
 			rails |= 1u << i;
 	return rails;
 }
@@ -256,11 +257,10 @@ is_posted(const struct kv_rdmaxfer *x)
 	       (x->kind == KV_RDMAXFER_READ || (x->has_ended && !x->to_end));
 }
 
-/* False: no rail takes anything for now. */
+/* False: none of its rails takes anything for now. */
 static bool
-feed(struct kv_rdmalink *l, struct kv_rdmaxfer *x)
+feed(struct kv_rdmalink *l, struct kv_rdmaxfer *x, uint32_t rails)
 {
-	uint32_t rails = rails_of(l, x);
 	struct kv_rdmaslot *slot;
 	struct kv_rdmaslice *s;
 	uint64_t bytes;
@@ -311,14 +311,19 @@ waits_for_fence(const struct kv_rdmalink *l, const struct kv_rdmaxfer *x)
 void
 kv_rdmafeed_queue(struct kv_rdmalink *l)
 {
+	uint32_t all = rails_of(l, NULL), rails;
 	struct kv_rdmaxfer *x, *tmp;
 
 	KV_LIST_FOREACH_SAFE(x, tmp, &l->queue, link) {
 		if (x->status < 0 || x->state != KV_RDMAXFER_MOVING ||
 		    waits_for_fence(l, x))
 			continue;
-		if (!feed(l, x))
-			return;
+		rails = rails_of(l, x);
+		if (!feed(l, x, rails)) {
+			if (rails == all)
+				return;
+			continue;
+		}
 		if (x->status == 0 && !is_posted(x))
 			continue;
 		kv_list_del(&x->link);
