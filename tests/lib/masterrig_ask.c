@@ -144,7 +144,7 @@ void
 rig_letter_put(struct rignode *n, char k, uint64_t random)
 {
 	struct kv_publish_ent e = { .hash = rig_letter(k),
-				    .put_id = { kv_le64(random) } };
+				    .put_id = { .random = kv_le64(random) } };
 
 	wireframe_free(rig_publish(n, 0, &e, 1, 0));
 }
