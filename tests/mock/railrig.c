@@ -48,7 +48,8 @@ port_make(const struct railrig_opts *o, int end, unsigned i)
 	e->devs[i] = hca_dev_add(e->host, dev->name);
 	e->ports[i] = hca_port_add(e->devs[i], &port);
 	dev->port = 1;
-	dev->mbit_per_s = (uint32_t)(1000 * (o->gbps[i] ? o->gbps[i] : 100));
+	dev->mbit_per_s =
+		(uint32_t)(1000 * (o->gbps[i] > 0 ? o->gbps[i] : 100));
 	dev->limits.cqe_max = 65536;
 	dev->n_ips = 1;
 	dev->ip_bits[0] = 120;
