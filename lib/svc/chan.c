@@ -10,6 +10,7 @@
 #include "base/num.h"
 #include "base/status.h"
 #include "svc/roll.h"
+#include "xfer/rdmacall.h"
 #include "xfer/rdmaloop.h"
 
 #define PING_NS   (KV_MASTER_PING_MS * KV_NS_PER_MS)
@@ -83,6 +84,7 @@ kv_chan_free(struct kv_chan *ch)
 		kv_link_free(ch->masters[i]);
 	}
 	kv_link_free(ch->local);
+	kv_rdmacall_free(ch->call);
 	kv_rdmaloop_free(ch->rdma);
 	free(ch);
 }

@@ -39,6 +39,7 @@ struct kv_chan {
 	unsigned n_nodes;
 	struct kv_chan_refresh *refresh; /* NODES under way; made on demand */
 	struct kv_rdmaloop *rdma;        /* made on demand; NULL: none yet */
+	struct kv_rdmacall *call;        /* the same */
 };
 
 /* NULL, errno. loop and hub outlive it. */

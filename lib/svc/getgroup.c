@@ -86,6 +86,12 @@ group_stalls(struct kv_timer *t)
 		kv_group_next(&g->base);
 		return;
 	}
+	if (g->is_fast) { /* it is asked again by ctl */
+		to->users++;
+		kv_link_fast_fail(to, -KV_ETIMEOUT);
+		to->users--;
+		return;
+	}
 	if (g->is_rdma && kv_group_is_there(&g->base)) {
 		kv_getgroup_watch(g);
 		return;
@@ -109,7 +115,7 @@ group_wait(struct kv_getgroup *g, uint64_t until)
 void
 kv_getgroup_watch(struct kv_getgroup *g)
 {
-	uint64_t part = g->is_rdma ? 2 : 1;
+	uint64_t part = g->is_rdma || g->is_fast ? 2 : 1;
 
 	group_wait(g, kv_chan_patience(g->op->ch, g->op->deadline,
 				       STALL_LEAST_NS / part, STALL_NS / part));

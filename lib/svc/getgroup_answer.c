@@ -192,6 +192,12 @@ kv_getgroup_answered(struct kv_call *call, int status, const struct kv_msg *msg)
 	struct kv_getgroup *g =
 		KV_CONTAINER_OF(call, struct kv_getgroup, base.call);
 
+	if (status < 0 && g->is_fast && g->base.to->ctl.state == KV_LINK_UP) {
+		/* Values were to come in the answer: nothing is under way. */
+		kv_link_rx_del(&g->rx);
+		kv_getgroup_send(&g->base);
+		return;
+	}
 	if (status < 0) {
 		kv_getgroup_fail(&g->base, -kv_status_from_errno(status));
 		return;

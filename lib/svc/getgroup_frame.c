@@ -53,6 +53,19 @@ has_large(const struct kv_getgroup *g)
 	return false;
 }
 
+/* Whatever the values are, all of them come in the answer. */
+static bool
+is_small(const struct kv_getgroup *g)
+{
+	uint64_t room =
+		(g->base.end - g->base.pos) * sizeof(struct kv_get_ent_r);
+	size_t i;
+
+	for (i = g->base.pos; i < g->base.end; i++)
+		room += g->op->keys[g->base.idx[i]].room;
+	return room <= KV_TAIL_MAX && !has_large(g);
+}
+
 /* The frame goes so, or 0 or -errno. */
 static int
 rdma_try(struct kv_getgroup *g)
@@ -83,6 +96,8 @@ frame_choose(struct kv_getgroup *g)
 	g->base.end = frame_end(g, false);
 	if (g->base.to->is_local)
 		return KV_MODE_SHM;
+	if (is_small(g))
+		return KV_MODE_DATA;
 	rc = rdma_try(g);
 	g->is_rdma = rc == 0;
 	if (rc == 0)
@@ -164,7 +179,8 @@ void
 kv_getgroup_send(struct kv_group *base)
 {
 	struct kv_getgroup *g = kv_getgroup_of(base);
-	struct kv_rpc *rpc = &g->base.to->ctl.rpc;
+	struct kv_link_end *way = &g->base.to->ctl;
+	struct kv_rpc *rpc;
 	struct kv_get *body;
 	int mode;
 
@@ -175,6 +191,10 @@ kv_getgroup_send(struct kv_group *base)
 		kv_getgroup_fail(&g->base, mode);
 		return;
 	}
+	if (mode == KV_MODE_DATA && is_small(g))
+		way = kv_link_fast_way(g->base.to);
+	g->is_fast = way != &g->base.to->ctl;
+	rpc = &way->rpc;
 	g->base.call.fn = kv_getgroup_answered;
 	/* The op's own timer comes first and knows the reason. */
 	body = kv_rpc_begin(rpc, &g->base.call, KV_MSG_GET,

@@ -20,6 +20,7 @@ struct kv_getgroup {
 	uint64_t busy_ns; /* since then; 0: never */
 	bool answered;    /* GET_R of this frame is here */
 	uint32_t coming;  /* keys whose bytes are still on their way */
+	bool is_fast;     /* this frame went by the link's fast end */
 
 	/* KV_MODE_RDMA, of the frame under way: */
 	bool is_rdma;

@@ -45,7 +45,7 @@ kv_link_new(struct kv_chan *ch, const char *addr, const struct kv_id *want,
 	if (want)
 		l->want = *want;
 	l->is_local = is_local;
-	l->ctl.link = l->data.link = l;
+	l->ctl.link = l->data.link = l->fast.link = l;
 	kv_list_init(&l->node);
 	kv_list_init(&l->waits);
 	kv_list_init(&l->rxs);
@@ -132,8 +132,8 @@ rxs_lose(struct kv_link *l, int status)
 
 /* ---- going down ---- */
 
-static void
-end_close(struct kv_link_end *e, int status)
+void
+kv_link_end_close(struct kv_link_end *e, int status)
 {
 	struct kv_conn *conn = e->conn;
 
@@ -155,8 +155,9 @@ end_close(struct kv_link_end *e, int status)
 void
 kv_link_drop_data(struct kv_link *l, int status)
 {
+	kv_link_fast_end(l, status);
 	kv_link_rails_end(l);
-	end_close(&l->data, status);
+	kv_link_end_close(&l->data, status);
 	rxs_lose(l, status);
 }
 
@@ -168,7 +169,7 @@ kv_link_drop(struct kv_link *l, int status)
 	if (l->is_local && status == -KV_ETIMEOUT) /* who is refused knows */
 		kv_hub_sick(l->ch->hub, &l->want, kv_loop_now(l->ch->loop));
 	kv_link_drop_data(l, status);
-	end_close(&l->ctl, status);
+	kv_link_end_close(&l->ctl, status);
 	waits_tell(l, status);
 }
 
@@ -190,6 +191,10 @@ end_fail(struct kv_link_end *e, int status)
 	struct kv_link *l = e->link;
 
 	kv_debug("link to %s lost: %s", l->addr, kv_status_text(status));
+	if (e == &l->fast) {
+		kv_link_fast_fail(l, status);
+		return;
+	}
 	if (e == &l->ctl) {
 		kv_link_drop(l, status);
 		return;
@@ -325,9 +330,15 @@ hello_answered(struct kv_call *call, int status, const struct kv_msg *msg)
 		return;
 	}
 	e->token = r.token;
+	if (e == &l->fast) {
+		kv_link_fast_up(l);
+		return;
+	}
 	kv_hub_heard(l->ch->hub, kv_gentable_parse(&r.generation));
-	if (e == &l->ctl)
+	if (e == &l->ctl) {
 		l->boot = r.boot;
+		l->features = r.features;
+	}
 	if (l->is_local && l->ch->hub->is_opening && !l->ch->hub->named)
 		l->ch->hub->named = strndup(r.masters, r.masters_len);
 	if (e == &l->ctl && l->is_local)
@@ -346,7 +357,7 @@ hello_say(struct kv_link_end *e)
 		.boot = &hub->boot,
 		.want = kv_id_is_zero(l->want) ? NULL : &l->want,
 		.host = &hub->host,
-		.token = e == &l->data ? l->ctl.token : 0,
+		.token = e == &l->ctl ? 0 : l->ctl.token,
 		.tenant = hub->tenant,
 		.name = hub->name,
 		.generation = kv_gentable_build(kv_hub_generation(l->ch->hub)),
@@ -367,8 +378,8 @@ hello_say(struct kv_link_end *e)
 	kv_conn_flush(e->conn);
 }
 
-static void
-end_connected(void *arg, struct kv_stream *s, int status)
+void
+kv_link_connected(void *arg, struct kv_stream *s, int status)
 {
 	struct kv_link_end *e = arg;
 
@@ -398,7 +409,7 @@ end_dial(struct kv_link_end *e)
 	struct kv_net *net = l->ch->hub->net;
 
 	e->dial = net->connect(net, l->ch->loop, l->addr, l->deadline,
-			       end_connected, e);
+			       kv_link_connected, e);
 	if (!e->dial)
 		return -KV_ENOMEM;
 	e->state = KV_LINK_DIALING;

@@ -80,6 +80,13 @@ struct kv_link {
 	const char *foreign; /* why it is hardly kvpool, or NULL */
 	struct kv_link_end ctl;
 	struct kv_link_end data;
+	/* Beside ctl and by RDMA, while there are rails: for what can be asked
+	 * again when it is lost. */
+	struct kv_link_end fast;
+	struct kv_rdmacall_dial *fast_dial;
+	struct kv_timer fast_pause; /* it was lost, and is dialled again then */
+	uint64_t fast_pause_ns;
+	uint64_t features;           /* of the other side, by ctl */
 	struct kv_rdmalink *rails;   /* NULL: none */
 	struct kv_timer rails_timer; /* they are waited for so long */
 	struct kv_list waits;
@@ -109,6 +116,12 @@ void kv_link_drop(struct kv_link *l, int status);
 /* Only the data connection. When it returns nothing moves any more between it
  * and anybody's buffers: this is how a call that gives up fences them. */
 void kv_link_drop_data(struct kv_link *l, int status);
+
+/* Where a request goes that may be asked twice: the fast end, or ctl. */
+struct kv_link_end *kv_link_fast_way(struct kv_link *l);
+/* The fast end failed, or does not answer (-kv_status): its calls fail, ctl is
+ * used, and it is dialled again after a pause. */
+void kv_link_fast_fail(struct kv_link *l, int status);
 
 /* Rails of the link that is up; 0: values go by TCP now. */
 unsigned kv_link_rails(const struct kv_link *l);

@@ -75,6 +75,8 @@ waited(struct kv_link *l)
 		say_rails(l, rails);
 	else
 		say_none(l, *why ? why : "no rail came up in time");
+	if (rails > 0)
+		kv_link_fast_begin(l);
 	kv_link_is_up(&l->data);
 }
 

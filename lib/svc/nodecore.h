@@ -75,6 +75,8 @@ struct kv_node {
 	struct kv_listener *listeners[KV_NODE_LISTEN_MAX];
 	char bound[KV_NODE_LISTEN_MAX][KV_NET_BOUND_BYTES];
 	char addr[KV_NAME_BYTES_MAX + 1];
+	struct kv_rdmacall *call; /* NULL: no requests by RDMA */
+	bool is_called;           /* it listens */
 	struct kv_list peers;
 	unsigned n_conns; /* peers and data connections */
 	uint64_t n_keys;  /* being put or sent */
@@ -175,9 +177,11 @@ struct kv_nodepeer {
 	unsigned tenant; /* interned */
 	uint64_t seed;   /* of its keys */
 	struct kv_proc *proc;
-	struct kv_list puts; /* not answered */
-	struct kv_list gets; /* with bytes on their way */
-	struct kv_list data; /* its data connections */
+	struct kv_list puts;      /* not answered */
+	struct kv_list gets;      /* with bytes on their way */
+	struct kv_list data;      /* its data connections */
+	struct kv_nodepeer *main; /* another one of that process, whose data
+				   * connections it uses, too */
 	struct kv_list jobs;
 	unsigned requests; /* puts, gets and jobs under way */
 	unsigned n_keys;   /* of these puts and gets */

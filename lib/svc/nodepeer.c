@@ -22,10 +22,19 @@
 #include "svc/nodecore.h"
 #include "svc/nodepush.h"
 #include "wire/msg.h"
+#include "wire/protordma.h"
+#include "xfer/rdmacall.h"
 
 /* So long a refused peer has to read why. */
 #define LEAVING_NS    (1 * KV_NS_PER_S)
 #define MASTERS_BYTES 1024 /* less than the tail of HELLO_R */
+
+enum {
+	/* Requests by RDMA, of each port; 6 MiB of memory. */
+	CALL_RECEIVES = 512,
+	CALL_SENDS = 256,
+	CALL_STREAMS = 512,
+};
 
 static bool
 peer_ping(struct kv_nodepeer *peer, const struct kv_msg *msg)
@@ -116,6 +125,17 @@ kv_nodepeer_of_session(struct kv_node *node, struct kv_conn *conn)
 	return peer;
 }
 
+/* Those that stand beside it go on without its data connections. */
+static void
+beside_forget(const struct kv_nodepeer *main)
+{
+	struct kv_nodepeer *p;
+
+	KV_LIST_FOREACH(p, &main->node->peers, link)
+		if (p->main == main)
+			p->main = NULL;
+}
+
 void
 kv_nodepeer_free(struct kv_nodepeer *peer)
 {
@@ -130,6 +150,7 @@ kv_nodepeer_free(struct kv_nodepeer *peer)
 	kv_nodepush_peer_lost(peer);
 	while ((job = KV_LIST_FIRST(&peer->jobs, struct kv_nodejob, link)))
 		kv_nodejob_end(job);
+	beside_forget(peer);
 	while ((d = KV_LIST_FIRST(&peer->data, struct kv_nodepeer_data,
 				  link))) {
 		kv_list_del(&d->link);
@@ -154,7 +175,7 @@ kv_nodepeer_data(struct kv_nodepeer *peer, uint64_t token)
 	KV_LIST_FOREACH(d, &peer->data, link)
 		if (kv_mover_token(d->conn) == token)
 			return d->conn;
-	return NULL;
+	return peer->main ? kv_nodepeer_data(peer->main, token) : NULL;
 }
 
 void
@@ -202,15 +223,40 @@ masters_list(const struct kv_node *node, char *buf, size_t n)
 	}
 }
 
+static const char main_gone[] = "the control connection that this one stands "
+				"beside is gone";
+
+static struct kv_nodepeer *
+peer_find(struct kv_node *node, uint64_t token, const struct kv_id *boot)
+{
+	struct kv_nodepeer *p;
+
+	KV_LIST_FOREACH(p, &node->peers, link)
+		if (p->from == KV_FROM_REQUESTER && p->token == token &&
+		    kv_id_is_equal(p->boot, *boot))
+			return p;
+	return NULL;
+}
+
 static void
 hello_requester(struct kv_nodepeer *peer, const struct kv_hello_in *in,
 		uint64_t id)
 {
 	struct kv_node *node = peer->node;
 	char masters[MASTERS_BYTES];
-	struct kv_hello_reply reply = { .text = masters, .boot = &node->boot };
+	struct kv_hello_reply reply = {
+		.text = masters,
+		.boot = &node->boot,
+		.features = node->is_called ? KV_FEATURE_CALL : 0,
+	};
 	int tenant;
 
+	if (in->token != 0)
+		peer->main = peer_find(node, in->token, &in->boot);
+	if (in->token != 0 && (!peer->main || peer->main->main)) {
+		peer_refuse(peer, id, KV_EGONE, main_gone);
+		return;
+	}
 	tenant = kv_tenants_add(kv_index_tenants(node->index), in->tenant,
 				in->tenant_len);
 	if (tenant < 0) {
@@ -240,18 +286,6 @@ hello_requester(struct kv_nodepeer *peer, const struct kv_hello_in *in,
 	kv_hello_welcome(peer->conn, id, &reply);
 }
 
-static struct kv_nodepeer *
-peer_find(struct kv_node *node, uint64_t token, const struct kv_id *boot)
-{
-	struct kv_nodepeer *p;
-
-	KV_LIST_FOREACH(p, &node->peers, link)
-		if (p->from == KV_FROM_REQUESTER && p->token == token &&
-		    kv_id_is_equal(p->boot, *boot))
-			return p;
-	return NULL;
-}
-
 /* The connection becomes one of the mover's; the peer that it was goes. */
 static void
 hello_data(struct kv_nodepeer *peer, const struct kv_hello_in *in, uint64_t id)
@@ -267,9 +301,7 @@ hello_data(struct kv_nodepeer *peer, const struct kv_hello_in *in, uint64_t id)
 	struct kv_stream *s;
 
 	if (!control) {
-		peer_refuse(peer, id, KV_EGONE,
-			    "the control connection of this data connection "
-			    "is gone");
+		peer_refuse(peer, id, KV_EGONE, main_gone);
 		return;
 	}
 	d = KV_FAULT_POINT() ? NULL : calloc(1, sizeof(*d));
@@ -446,6 +478,35 @@ addr_init(struct kv_node *node, const char *bound)
 		memcpy(node->addr, text, strlen(text) + 1);
 }
 
+/* The port of TCP at the addresses of RDMA ports. Without it requesters ask by
+ * TCP. */
+static void
+call_listen(struct kv_node *node)
+{
+	const struct kv_rdmacall_opts o = {
+		.rdma = node->o.rdma,
+		.loop = node->loop,
+		.receives = CALL_RECEIVES,
+		.sends = CALL_SENDS,
+		.streams = CALL_STREAMS,
+	};
+	char err[KV_ADDR_ERROR_BYTES];
+	struct kv_addr a;
+	unsigned i;
+
+	for (i = 0; i < KV_NODE_LISTEN_MAX && node->listeners[i]; i++) {
+		if (kv_addr_parse(node->bound[i], 0, &a, err, sizeof(err)) <
+			    0 ||
+		    a.kind != KV_ADDR_TCP)
+			continue;
+		node->call = kv_rdmacall_new(&o);
+		node->is_called =
+			node->call && kv_rdmacall_listen(node->call, a.port,
+							 node_accept, node) > 0;
+		return;
+	}
+}
+
 int
 kv_nodepeer_listen(struct kv_node *node, char *err, size_t err_bytes)
 {
@@ -465,6 +526,8 @@ kv_nodepeer_listen(struct kv_node *node, char *err, size_t err_bytes)
 		}
 		addr_init(node, node->bound[i]);
 	}
+	if (node->o.rdma)
+		call_listen(node);
 	return 0;
 }
 
@@ -478,6 +541,7 @@ kv_nodepeer_unlisten(struct kv_node *node)
 			node->net->unlisten(node->net, node->listeners[i]);
 		node->listeners[i] = NULL;
 	}
+	kv_rdmacall_unlisten(node->call);
 }
 
 void
@@ -487,6 +551,8 @@ kv_nodepeer_close_all(struct kv_node *node)
 
 	while ((peer = KV_LIST_FIRST(&node->peers, struct kv_nodepeer, link)))
 		kv_nodepeer_free(peer);
+	kv_rdmacall_free(node->call);
+	node->call = NULL;
 }
 
 void

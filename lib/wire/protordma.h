@@ -9,6 +9,9 @@
 /* HELLO (of DATA and ENGINE): the dialler can use RDMA, and would. HELLO_R:
  * RAILS follows, at once. */
 #define KV_FEATURE_RDMA UINT64_C(1)
+/* HELLO_R to a requester: connections of frames are also taken at the RDMA
+ * addresses of this side. */
+#define KV_FEATURE_CALL UINT64_C(2)
 
 struct kv_rails {
 	struct kv_le32 count; /* 0: not yet; another RAILS may follow */

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <stdio.h>
 
+#include "xfer/rdmacall.h"
 #include "xfer/rdmalink.h"
 #include "xfer/rdmaregion.h"
 
@@ -199,6 +200,16 @@ kv_rdmalink_rails(const struct kv_rdmalink *l)
 }
 
 bool
+kv_rdmalink_path(const struct kv_rdmalink *l, struct in6_addr *near,
+		 struct in6_addr *far)
+{
+	(void)l;
+	(void)near;
+	(void)far;
+	return false;
+}
+
+bool
 kv_rdmalink_is_settled(const struct kv_rdmalink *l)
 {
 	(void)l;
@@ -236,4 +247,55 @@ void
 kv_rdmalink_forget(struct kv_rdmaend *e)
 {
 	(void)e;
+}
+
+/* ---- rdmacall.h ---- */
+
+struct kv_rdmacall *
+kv_rdmacall_new(const struct kv_rdmacall_opts *o)
+{
+	(void)o;
+	errno = ENOTSUP;
+	return NULL;
+}
+
+void
+kv_rdmacall_free(struct kv_rdmacall *c)
+{
+	(void)c;
+}
+
+unsigned
+kv_rdmacall_listen(struct kv_rdmacall *c, uint16_t port, kv_net_accept_fn *fn,
+		   void *arg)
+{
+	(void)c;
+	(void)port;
+	(void)fn;
+	(void)arg;
+	return 0;
+}
+
+void
+kv_rdmacall_unlisten(struct kv_rdmacall *c)
+{
+	(void)c;
+}
+
+struct kv_rdmacall_dial *
+kv_rdmacall_dial(struct kv_rdmacall *c, const struct kv_rdmacall_to *to,
+		 kv_net_connect_fn *fn, void *arg)
+{
+	(void)c;
+	(void)to;
+	(void)fn;
+	(void)arg;
+	errno = ENOTSUP;
+	return NULL;
+}
+
+void
+kv_rdmacall_cancel(struct kv_rdmacall_dial *d)
+{
+	(void)d;
 }

@@ -81,7 +81,7 @@ post_of(struct kv_rdmacall *c, unsigned i)
 	if (!c->cqs[i])
 		c->cqs[i] = kv_rdmacq_new(&c->o.rdma->nics[i], c->o.loop, &o);
 	if (c->cqs[i])
-		c->posts[i] = kv_rdmapost_new(c->cqs[i], c->o.sends);
+		c->posts[i] = kv_rdmastream_post_new(c->cqs[i], c->o.sends);
 	return c->posts[i];
 }
 
@@ -309,6 +309,8 @@ kv_rdmacall_unlisten(struct kv_rdmacall *c)
 {
 	unsigned i;
 
+	if (!c)
+		return;
 	for (i = 0; i < KV_RDMA_PORTS_MAX; i++) {
 		kv_rdmacm_unlisten(c->listens[i]);
 		c->listens[i] = NULL;
@@ -352,7 +354,7 @@ kv_rdmacall_free(struct kv_rdmacall *c)
 		dial_free(d);
 	}
 	for (i = 0; i < KV_RDMA_PORTS_MAX; i++) {
-		kv_rdmapost_free(c->posts[i]);
+		kv_rdmastream_post_free(c->posts[i]);
 		kv_rdmacq_free(c->cqs[i]);
 	}
 	kv_rdmacm_free(c->cm);

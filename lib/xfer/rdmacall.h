@@ -39,7 +39,7 @@ void kv_rdmacall_free(struct kv_rdmacall *c);
  */
 unsigned kv_rdmacall_listen(struct kv_rdmacall *c, uint16_t port,
 			    kv_net_accept_fn *fn, void *arg);
-/* No more; harmless when it does not. */
+/* No more; harmless when it does not. NULL is fine. */
 void kv_rdmacall_unlisten(struct kv_rdmacall *c);
 
 struct kv_rdmacall_to {

@@ -133,6 +133,22 @@ kv_rdmalink_rails(const struct kv_rdmalink *l)
 }
 
 bool
+kv_rdmalink_path(const struct kv_rdmalink *l, struct in6_addr *near,
+		 struct in6_addr *far)
+{
+	const struct kv_rdmarail *rail;
+
+	for (rail = l->rails; rail < l->rails + l->n_rails; rail++) {
+		if (!rail->up || !l->o.dials)
+			continue;
+		*near = l->rl->r->devs[rail->near].ips[0];
+		memcpy(far, rail->to.ip, sizeof(*far));
+		return true;
+	}
+	return false;
+}
+
+bool
 kv_rdmalink_is_settled(const struct kv_rdmalink *l)
 {
 	return l->is_settled;

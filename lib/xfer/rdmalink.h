@@ -65,6 +65,10 @@ bool kv_rdmalink_take(struct kv_rdmalink *l, const struct kv_msg *msg);
 /* Rails with a queue pair that works. */
 unsigned kv_rdmalink_rails(const struct kv_rdmalink *l);
 bool kv_rdmalink_is_settled(const struct kv_rdmalink *l);
+/* Dialling: the addresses of a rail that works, here and there. False: there is
+ * none. */
+bool kv_rdmalink_path(const struct kv_rdmalink *l, struct in6_addr *near,
+		      struct in6_addr *far);
 /* Why the last rail that failed did, for people; "" when none has. Until the
  * next call of the link. */
 const char *kv_rdmalink_why(const struct kv_rdmalink *l);

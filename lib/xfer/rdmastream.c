@@ -533,7 +533,7 @@ post_make(struct kv_rdmapost *p, unsigned messages)
 }
 
 struct kv_rdmapost *
-kv_rdmapost_new(struct kv_rdmacq *cq, unsigned messages)
+kv_rdmastream_post_new(struct kv_rdmacq *cq, unsigned messages)
 {
 	struct kv_rdmapost *p = KV_FAULT_POINT() ? NULL : calloc(1, sizeof(*p));
 	int rc;
@@ -550,13 +550,13 @@ kv_rdmapost_new(struct kv_rdmacq *cq, unsigned messages)
 	rc = post_make(p, messages);
 	if (rc == 0)
 		return p;
-	kv_rdmapost_free(p);
+	kv_rdmastream_post_free(p);
 	errno = -rc;
 	return NULL;
 }
 
 void
-kv_rdmapost_free(struct kv_rdmapost *p)
+kv_rdmastream_post_free(struct kv_rdmapost *p)
 {
 	struct kv_rdmastream *s;
 

@@ -28,10 +28,11 @@ enum {
 struct kv_rdmapost;
 
 /* The completion queue has receives of KV_RDMASTREAM_BYTES. NULL with errno. */
-struct kv_rdmapost *kv_rdmapost_new(struct kv_rdmacq *cq, unsigned messages);
+struct kv_rdmapost *kv_rdmastream_post_new(struct kv_rdmacq *cq,
+					   unsigned messages);
 /* Its streams are closed; last words that did not leave are lost. NULL is fine.
  */
-void kv_rdmapost_free(struct kv_rdmapost *p);
+void kv_rdmastream_post_free(struct kv_rdmapost *p);
 
 struct kv_rdmastream;
 

@@ -228,7 +228,7 @@ setup(void **state)
 	for (i = 0; i < 2; i++) {
 		cqs[i] = kv_rdmacq_new(&rdmarig[i].nic, rdmarig_loop, &o);
 		assert_non_null(cqs[i]);
-		posts[i] = kv_rdmapost_new(cqs[i], LETTERS);
+		posts[i] = kv_rdmastream_post_new(cqs[i], LETTERS);
 		assert_non_null(posts[i]);
 	}
 	inet_pton(AF_INET, "10.0.0.2", &at.sin_addr);
@@ -253,7 +253,7 @@ teardown(void **state)
 	}
 	kv_rdmacm_unlisten(listener);
 	for (i = 0; i < 2; i++) {
-		kv_rdmapost_free(posts[i]);
+		kv_rdmastream_post_free(posts[i]);
 		kv_rdmacq_free(cqs[i]);
 	}
 	return rdmarig_teardown(state);

@@ -1,0 +1,152 @@
+/*
+ * A second way for requests, by RDMA: dialled once there are rails, given up
+ * with them. What is under way on it when it is lost is asked again by ctl.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/attr.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/num.h"
+#include "base/status.h"
+#include "net/stream.h"
+#include "svc/chan.h"
+#include "svc/linkcore.h"
+#include "wire/protordma.h"
+#include "xfer/rdmacall.h"
+#include "xfer/rdmalink.h"
+
+#define DIAL_NS        KV_NS_PER_S
+#define PAUSE_LEAST_NS (200 * KV_NS_PER_MS)
+#define PAUSE_MOST_NS  (10 * KV_NS_PER_S)
+
+enum {
+	/* Of a port, 8 KiB each. A channel has few requests under way. */
+	RECEIVES = 64,
+	SENDS = 16,
+	STREAMS = KV_CHAN_NODES_MAX,
+};
+
+/* Ids of calls differ from those of ctl: bytes on the data connection name
+ * them. */
+#define FIRST_ID (UINT64_C(1) << 32)
+
+struct kv_link_end *
+kv_link_fast_way(struct kv_link *l)
+{
+	return l->fast.state == KV_LINK_UP ? &l->fast : &l->ctl;
+}
+
+/* Where ctl was dialled; 0: not by TCP. */
+static uint16_t
+port_of(struct kv_link *l)
+{
+	struct kv_net *net = l->ch->hub->net;
+	struct kv_peer peer;
+	const char *colon;
+
+	net->peer(net, kv_conn_stream(l->ctl.conn), &peer);
+	colon = strrchr(peer.addr, ':');
+	if (peer.is_unix || !colon)
+		return 0;
+	return (uint16_t)strtoul(colon + 1, NULL, 10);
+}
+
+static struct kv_rdmacall *
+call_of(struct kv_chan *ch)
+{
+	const struct kv_rdmacall_opts o = {
+		.rdma = ch->hub->rdma,
+		.loop = ch->loop,
+		.receives = RECEIVES,
+		.sends = SENDS,
+		.streams = STREAMS,
+	};
+
+	if (!ch->call)
+		ch->call = kv_rdmacall_new(&o);
+	return ch->call;
+}
+
+static void
+connected(void *arg, struct kv_stream *s, int status)
+{
+	struct kv_link *l = KV_CONTAINER_OF(arg, struct kv_link, fast);
+
+	l->fast_dial = NULL;
+	kv_link_connected(&l->fast, s, status);
+	if (l->fast.conn)
+		l->fast.rpc.next_id = FIRST_ID;
+}
+
+void
+kv_link_fast_begin(struct kv_link *l)
+{
+	struct kv_rdmacall_to to = {
+		.deadline_ns = kv_loop_now(l->ch->loop) + DIAL_NS,
+	};
+	struct kv_rdmacall *call;
+
+	if (l->fast.state != KV_LINK_IDLE || !l->ctl.conn ||
+	    !(l->features & KV_FEATURE_CALL) ||
+	    !kv_rdmalink_path(l->rails, &to.from, &to.to))
+		return;
+	to.port = port_of(l);
+	call = to.port ? call_of(l->ch) : NULL;
+	if (call)
+		l->fast_dial = kv_rdmacall_dial(call, &to, connected, &l->fast);
+	if (!l->fast_dial)
+		return;
+	l->fast.state = KV_LINK_DIALING;
+	l->deadline = to.deadline_ns; /* of HELLO, too */
+}
+
+void
+kv_link_fast_up(struct kv_link *l)
+{
+	l->fast.state = KV_LINK_UP;
+	l->fast_pause_ns = 0;
+}
+
+static void
+paused(struct kv_timer *t)
+{
+	struct kv_link *l = KV_CONTAINER_OF(t, struct kv_link, fast_pause);
+
+	if (l->rails)
+		kv_link_fast_begin(l);
+}
+
+static void
+fast_close(struct kv_link *l, int status)
+{
+	kv_loop_timer_del(&l->fast_pause);
+	if (l->fast_dial)
+		kv_rdmacall_cancel(kv_steal_ptr(&l->fast_dial));
+	kv_link_end_close(&l->fast, status);
+}
+
+void
+kv_link_fast_fail(struct kv_link *l, int status)
+{
+	uint64_t now = kv_loop_now(l->ch->loop);
+
+	fast_close(l, status);
+	if (!l->rails)
+		return;
+	l->fast_pause_ns =
+		kv_min_u64(kv_max_u64(2 * l->fast_pause_ns, PAUSE_LEAST_NS),
+			   PAUSE_MOST_NS);
+	l->fast_pause.fn = paused;
+	(void)kv_loop_timer_set(l->ch->loop, &l->fast_pause,
+				now + l->fast_pause_ns);
+}
+
+void
+kv_link_fast_end(struct kv_link *l, int status)
+{
+	fast_close(l, status);
+	l->fast_pause_ns = 0;
+}
