@@ -60,6 +60,12 @@ look_at_fs(struct kv_seg *seg)
 	return 0;
 }
 
+bool
+kv_seg_is_in_memory(const struct kv_seg *seg)
+{
+	return seg->fs_type == TMPFS_MAGIC || seg->fs_type == HUGETLBFS_MAGIC;
+}
+
 void
 kv_seg_close(struct kv_seg *seg)
 {
@@ -468,8 +474,7 @@ kv_seg_map_ahead(const struct kv_seg *seg, uint64_t off, uint64_t len)
 	 * Reading maps 16 pages at a time, and what is in memory is writable
 	 * then as well: a third of the cost. Only a disk wants to be told.
 	 */
-	if (seg->writable && seg->fs_type != TMPFS_MAGIC &&
-	    seg->fs_type != HUGETLBFS_MAGIC)
+	if (seg->writable && !kv_seg_is_in_memory(seg))
 		advice = MADV_POPULATE_WRITE;
 	return madvise(seg->base + first, end - first, advice) ? -errno : 0;
 }

@@ -57,6 +57,8 @@ struct kv_seg_opts {
 KV_MUST_CHECK int kv_seg_open(const struct kv_seg_opts *o, struct kv_seg **out,
 			      char *err, size_t errlen);
 
+/* No file on a disk: its pages are nowhere else. */
+bool kv_seg_is_in_memory(const struct kv_seg *seg);
 /* Makes a file that was found shorter as long as the segment. 0 or -errno. */
 KV_MUST_CHECK int kv_seg_grow(struct kv_seg *seg);
 

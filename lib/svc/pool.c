@@ -355,17 +355,24 @@ static void
 region_init(struct kv_pool *p)
 {
 	struct kv_node_opts *no = &p->node_opts;
+	const char *why = NULL;
 	int rc;
 
 	if (!no->rdma)
 		return;
-	rc = kv_poolregion_init(&p->region, no->rdma, p->seg->base,
-				p->seg->bytes, &p->mbox, region_done);
-	no->region = p->region.region;
-	if (rc == 0)
+	if (!kv_seg_is_in_memory(p->seg)) {
+		why = "NICs do not write to files on a disk; let the pool's "
+		      "lie on tmpfs or hugetlbfs";
+	} else {
+		rc = kv_poolregion_init(&p->region, no->rdma, p->seg->base,
+					p->seg->bytes, &p->mbox, region_done);
+		no->region = p->region.region;
+		why = rc < 0 ? kv_worker_error_text(rc) : NULL;
+	}
+	if (!why)
 		return;
 	no->rdma = NULL;
-	kv_warn("the pool is not served by RDMA: %s", kv_worker_error_text(rc));
+	kv_warn("the pool is not served by RDMA: %s", why);
 }
 
 static int

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "event/loop.h"
+#include "mem/seg.h"
 #include "net/sock.h"
 #include "svc/node.h"
 #include "wirepeer.h"
@@ -462,6 +463,65 @@ what_cannot_be_had_is_told(void **state)
 	kv_pool_free(NULL);
 }
 
+static char logged[512];
+
+static void
+on_log(void *arg, enum kv_log_level level, const char *msg)
+{
+	(void)arg;
+	if (level == KV_LOG_WARN)
+		snprintf(logged, sizeof(logged), "%s", msg);
+}
+
+static bool
+is_in_memory(const char *file)
+{
+	const struct kv_seg_opts o = { .bytes = BYTES, .path = file };
+	char err[512] = "";
+	struct kv_seg *seg;
+	bool is;
+
+	assert_int_equal(kv_seg_open(&o, &seg, err, sizeof(err)), 0);
+	is = kv_seg_is_in_memory(seg);
+	kv_seg_close(seg);
+	unlink(file);
+	return is;
+}
+
+static void
+a_file_on_a_disk_is_not_for_nics(void **state)
+{
+	int none; /* ports that nobody may ask anything */
+	struct kv_pool_opts o = {
+		.bytes = BYTES,
+		.socket = path,
+		.rdma = (void *)&none,
+	};
+	char file[80], index[96], shm[64], err[512] = "";
+	struct kv_pool *p;
+
+	(void)state;
+	snprintf(shm, sizeof(shm), "/dev/shm/kv.test_pool.%d", (int)getpid());
+	assert_true(is_in_memory(shm));
+	snprintf(file, sizeof(file), "%s/pool", folder);
+	snprintf(index, sizeof(index), "%s.index", file);
+	if (is_in_memory(file))
+		skip();
+	kv_log_set_level(KV_LOG_WARN);
+	kv_log_set_sink(on_log, NULL);
+	o.file = file;
+	p = kv_pool_start(&o, NULL, err, sizeof(err));
+	assert_non_null(p);
+	assert_string_equal(logged,
+			    "the pool is not served by RDMA: NICs do not write "
+			    "to files on a disk; let the pool's lie on tmpfs "
+			    "or hugetlbfs");
+	kv_pool_close(p);
+	kv_log_set_sink(NULL, NULL);
+	unlink(file);
+	unlink(index);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 int
@@ -474,6 +534,7 @@ main(void)
 		TEST(attaching_needs_the_unix_socket),
 		TEST(it_runs_on_a_loop_of_its_owner),
 		TEST(what_cannot_be_had_is_told),
+		TEST(a_file_on_a_disk_is_not_for_nics),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
