@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sysexits.h>
+#include <time.h>
 
 #include "base/attr.h"
 #include "base/num.h"
@@ -15,10 +16,13 @@
 #include "cmd/kvbench_link.h"
 #include "net/lookup.h"
 
+#define RAILS_WAIT_NS 200000000
+
 enum {
 	NODES_MAX = 1024,
 	KEY_BYTES = 64,
 	REMOVE_MAX = 500,
+	RAILS_TRIES = 25,
 };
 
 struct kvbench_link_node {
@@ -323,9 +327,8 @@ node_find(struct kvbench_link_job *r, struct kv_client *c)
 			   r->peer);
 }
 
-/* How it is reached, as the client says. */
 static int
-link_path(const struct kvbench_link_job *r, struct kv_client *c, char path[8])
+look_path(const struct kvbench_link_job *r, struct kv_client *c, char path[8])
 {
 	kv_auto_free struct kv_link_info *links =
 		calloc(NODES_MAX, sizeof(*links));
@@ -339,6 +342,21 @@ link_path(const struct kvbench_link_job *r, struct kv_client *c, char path[8])
 			return links[i].status;
 		}
 	return -KV_EGONE;
+}
+
+/* How it is reached, as the client says. Rails take a moment to come up. */
+static int
+link_path(const struct kvbench_link_job *r, struct kv_client *c,
+	  const char *want, char path[8])
+{
+	int rc = look_path(r, c, path);
+
+	for (int i = 0; i < RAILS_TRIES && rc == 0 && strcmp(path, want) != 0;
+	     i++) {
+		nanosleep(&(struct timespec){ .tv_nsec = RAILS_WAIT_NS }, NULL);
+		rc = look_path(r, c, path);
+	}
+	return rc;
 }
 
 /* A line, which is no failure unless nobody asked for another path. */
@@ -378,7 +396,7 @@ path_open(struct kvbench_link_job *r, const struct kvbench_link_path *p)
 		return rc;
 	rc = kv_client_register(w->client, r->buf, r->memory);
 	if (rc == 0)
-		rc = link_path(r, w->client, path);
+		rc = link_path(r, w->client, is_rdma ? "rdma" : "tcp", path);
 	if (rc)
 		return leave_out(r, p, kv_status_text(rc));
 	if (is_rdma && strcmp(path, "rdma") != 0)

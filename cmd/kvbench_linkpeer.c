@@ -276,9 +276,10 @@ engine_open(struct kvbench_link_job *r, const struct kvbench_link_path *p,
 		.size = sizeof(o),
 		.timeout_ms = r->l->timeout_ms,
 		.no_attach = !r->l->local,
+		.protocol = p->protocol == KV_PROTOCOL_RDMA ? "rdma" : "tcp",
+		.device = p->devices,
 	};
 
-	(void)p;
 	return kv_engine_open(&o, err, n);
 }
 

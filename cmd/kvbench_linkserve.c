@@ -278,6 +278,10 @@ listen_at(struct server *s)
 		.size = sizeof(o),
 		.listen = addr,
 		.no_attach = !s->l->local,
+		.protocol = s->l->protocol == KV_PROTOCOL_TCP    ? "tcp"
+			    : s->l->protocol == KV_PROTOCOL_RDMA ? "rdma"
+								 : "auto",
+		.device = s->l->devices,
 	};
 	struct kv_addr a;
 

@@ -1,10 +1,10 @@
 /* Programs of perftest, run by both sides at once: what the device does by
  * itself. */
-#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +32,6 @@ enum {
 	CALLS_MAX = 100000,
 	TRIES = 3, /* it counts cycles, and at times gives no number */
 	ARGS_MAX = 24,
-	NOT_FOUND = 127,
 };
 
 static const struct tool {
@@ -96,25 +95,31 @@ args_make(struct args *a, const struct kvbench_tool *t, const char *host)
 		a->v[a->n++] = host;
 }
 
-/* Its output goes to `out`; -1: nowhere. */
-static pid_t
+/* Its output goes to `out`; -1: nowhere. No fork: a child has none of the
+ * memory that NICs know. The process, or -errno: -ENOENT: it is not installed.
+ */
+static int
 run(const struct args *a, int out)
 {
+	posix_spawn_file_actions_t files;
 	char *argv[ARGS_MAX + 1] = { 0 };
-	pid_t pid;
+	pid_t pid = 0;
+	int rc;
 
 	for (unsigned i = 0; i < a->n; i++)
 		memcpy(&argv[i], &a->v[i], sizeof(argv[i]));
-	pid = kv_floor_io_fork();
-	if (pid != 0)
-		return pid;
-	if (out < 0)
-		out = open("/dev/null", O_WRONLY | O_CLOEXEC);
-	dup2(out, STDOUT_FILENO);
-	dup2(out, STDERR_FILENO);
-	assert(argv[0]);
-	execvp(argv[0], argv);
-	_exit(NOT_FOUND);
+	rc = posix_spawn_file_actions_init(&files);
+	if (rc)
+		return -rc;
+	if (out >= 0)
+		posix_spawn_file_actions_adddup2(&files, out, STDOUT_FILENO);
+	else
+		posix_spawn_file_actions_addopen(&files, STDOUT_FILENO,
+						 "/dev/null", O_WRONLY, 0);
+	posix_spawn_file_actions_adddup2(&files, STDOUT_FILENO, STDERR_FILENO);
+	rc = posix_spawnp(&pid, a->v[0], &files, NULL, argv, environ);
+	posix_spawn_file_actions_destroy(&files);
+	return rc ? -rc : pid;
 }
 
 /* ---- the listening side ---- */
@@ -162,12 +167,22 @@ is_listening(uint16_t port)
 	return fd == -EADDRINUSE;
 }
 
+/* What failed without our seeing why, for whoever wants to try it. */
+static void
+tell_command(const struct args *a)
+{
+	fprintf(stderr, "kvbench: ended before it listened:");
+	for (unsigned i = 0; i < a->n; i++)
+		fprintf(stderr, " %s", a->v[i]);
+	fprintf(stderr, "\n");
+}
+
 int
 kvbench_tool_listen(struct kvbench_tool *t)
 {
 	uint64_t start = now_ns();
 	struct args a;
-	int status;
+	int pid;
 
 	if (t->op >= sizeof(tools) / sizeof(tools[0]) || t->bytes == 0 ||
 	    t->bytes > KVBENCH_LINK_BYTES_MAX || t->calls < CALLS_MIN ||
@@ -178,16 +193,15 @@ kvbench_tool_listen(struct kvbench_tool *t)
 	if (t->port == 0)
 		return -EADDRNOTAVAIL;
 	args_make(&a, t, NULL);
-	t->pid = run(&a, -1);
-	if (t->pid < 0)
-		return -errno;
+	pid = run(&a, -1);
+	if (pid < 0)
+		return pid;
+	t->pid = pid;
 	while (!is_listening(t->port)) {
-		if (waitpid(t->pid, &status, WNOHANG) == t->pid) {
+		if (waitpid(t->pid, NULL, WNOHANG) == t->pid) {
 			t->pid = 0;
-			return WIFEXITED(status) &&
-					       WEXITSTATUS(status) == NOT_FOUND
-				       ? -ENOENT
-				       : -EIO;
+			tell_command(&a);
+			return -EIO;
 		}
 		if (now_ns() - start > LISTEN_NS)
 			return -ETIMEDOUT;
@@ -228,8 +242,7 @@ measure(const struct kvbench_link_job *r, const struct kvbench_tool *t,
 {
 	uint64_t end = now_ns() + r->l->timeout_ms * UINT64_C(1000000);
 	struct args a;
-	int out[2];
-	pid_t pid;
+	int out[2], pid;
 
 	if (pipe2(out, O_CLOEXEC) < 0)
 		return -errno;
@@ -240,7 +253,7 @@ measure(const struct kvbench_link_job *r, const struct kvbench_tool *t,
 		output_read(out[0], text, end);
 	kv_floor_io_end(pid);
 	close(out[0]);
-	return pid > 0 ? 0 : -EAGAIN;
+	return pid > 0 ? 0 : pid;
 }
 
 static int
@@ -320,7 +333,9 @@ take(struct kvbench_link_way *w, const struct kvbench_link_cell *cell,
 		if (rc == 0)
 			rc = parse(cell, text, sum);
 	}
-	return rc ? failed(w, cell, last_line(text)) : 0;
+	if (rc == -EINVAL)
+		return failed(w, cell, last_line(text));
+	return rc ? failed(w, cell, strerror(-rc)) : 0;
 }
 
 static bool

@@ -40,17 +40,9 @@ ended()
 	is "$ended_status" "$1" "$2"
 }
 
-# paths: operations, sizes, depths and paths of the JSON in out whose figures
-# are all above 0, and whose middle is at most their maximum
-paths()
-{
-	bench_rows | grep -v '"\(value\|bytes_per_s\|calls_per_s\|p50_s\|max_s\|cpu_s_per_gb\)":\(0[,}]\|-\|null\)' |
-		sed 's/.*"op":"\([^"]*\)","path":"\([^"]*\)","size_bytes":\([0-9]*\),"depth":\([0-9]*\).*/\1 \3 \4 \2/'
-}
-
 listen
 ok 'two sides' kvbench $QUICK --json --size=5,64k,1MB --depth=1,3 link "$at"
-is "$(paths | grep -v ' stream$')" 'write 5 1 tcp
+is "$(link_figures | grep -v ' stream$')" 'write 5 1 tcp
 write 65536 1 tcp
 write 1048576 1 tcp
 read 5 1 tcp
@@ -66,7 +58,7 @@ read 65536 3 tcp
 read 1048576 3 tcp
 send 5 3 unix
 send 65536 3 unix' 'each operation, size and depth, all above 0'
-is "$(paths | grep -c ' stream$')" 16 'a stream beside each'
+is "$(link_figures | grep -c ' stream$')" 16 'a stream beside each'
 is "$(bench_rows | grep -c '"far_cpu_s_per_gb":[0-9]')" 32 \
 	'and CPU of the other side'
 is "$(bench_rows | grep -c '"floor_name":"stream","ratio":[0-9]')" 12 \
@@ -95,7 +87,7 @@ ended 0 'a signal ends the listening side'
 listen --local
 ok 'ways of one host' kvbench $QUICK --json --local --size=4k \
 	--only=write link "$at"
-is "$(paths)" 'write 4096 1 stream
+is "$(link_figures)" 'write 4096 1 stream
 write 4096 1 copy
 write 4096 1 shm' 'shared memory, beside copies'
 ended 0 'and they end'
@@ -158,7 +150,7 @@ wait_nodes 2
 at=$(addr b)
 ok 'a kvclient' kvbench $QUICK --master="$MASTERS" --json --size=5,64k,2MB \
 	--depth=1,2 link "$at"
-is "$(paths | grep -v ' stream$')" 'put 5 1 tcp
+is "$(link_figures | grep -v ' stream$')" 'put 5 1 tcp
 put 65536 1 tcp
 put 2097152 1 tcp
 get 5 1 tcp

@@ -3,6 +3,8 @@
 #
 #	figures		name, unit and floor of each figure in the JSON that
 #			ok or exits left in $T/out, if all its numbers are above 0
+#	link_figures	operation, size, depth and path of each figure of kvbench
+#			link, if none of its numbers is 0
 #	field NAME WHAT	a field of the first figure called NAME
 
 bench_rows()
@@ -21,4 +23,11 @@ field()
 {
 	bench_rows | grep "\"name\":\"$1\"" | head -n 1 |
 		sed "s/.*\"$2\":\"\{0,1\}\([^\",}]*\).*/\1/"
+}
+
+link_figures()
+{
+	bench_rows | grep -v '"[a-z0-9_]*":[0.]*[,}]' |
+		sed '/"value":null/d
+		s/.*"op":"\([^"]*\)","path":"\([^"]*\)","size_bytes":\([0-9]*\),"depth":\([0-9]*\).*/\1 \3 \4 \2/'
 }
