@@ -14,6 +14,7 @@
 #include "base/status.h"
 #include "svc/nodecore.h"
 #include "svc/nodepush.h"
+#include "svc/nodewindow.h"
 #include "wire/msg.h"
 
 /* Keys between the steps of fetching memory. Of 10^7 objects a get waits for
@@ -91,6 +92,7 @@ struct planner {
 	bool has_rdma;
 	unsigned pushes;
 	struct kv_map_windows windows; /* KV_MODE_RDMA */
+	size_t pieces;
 };
 
 /* It is there, and is to be read in place or sent. */
@@ -304,7 +306,7 @@ get_refuse(struct kv_nodepeer *peer, uint64_t id, int status)
 }
 
 static int
-get_check(struct kv_nodepeer *peer, const struct kv_get *m)
+get_check(struct kv_nodepeer *peer, const struct kv_get *m, unsigned weight)
 {
 	uint32_t n = kv_get32(m->count);
 
@@ -315,7 +317,7 @@ get_check(struct kv_nodepeer *peer, const struct kv_get *m)
 		return KV_EINVALID;
 	if (m->mode == KV_MODE_SHM && !peer->proc->is_attached)
 		return KV_EDENIED;
-	return kv_nodepeer_is_busy(peer, n) ? KV_EBUSY : KV_OK;
+	return kv_nodepeer_is_busy(peer, n + weight) ? KV_EBUSY : KV_OK;
 }
 
 /* Takes windows, entries, keys and pieces apart. False: broken. */
@@ -347,6 +349,7 @@ plan_begin(struct planner *g, const struct kv_msg *msg,
 	}
 	for (i = 0; is_rdma && i < n; i++) {
 		plan[i].n_pieces = kv_get32((*ents)[i].pieces);
+		g->pieces += plan[i].n_pieces;
 		plan[i].pieces =
 			kv_map_pieces_take(&cut, &g->windows, plan[i].n_pieces,
 					   kv_get64((*ents)[i].len));
@@ -405,7 +408,8 @@ get_run(struct kv_nodepeer *peer, const struct kv_msg *msg, bool is_checked)
 
 	if (!plan_begin(&g, msg, &ents, n))
 		return false;
-	status = get_check(peer, m);
+	push.weight = kv_nodewindow_weight(g.windows.count, g.pieces);
+	status = get_check(peer, m, push.weight);
 	if (status != KV_OK) {
 		get_refuse(peer, msg->id, status);
 		return true;

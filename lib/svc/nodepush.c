@@ -29,7 +29,8 @@ struct get {
 	struct kv_proc *proc;
 	struct kv_timer timer;
 	unsigned count;
-	unsigned out; /* moves not done, and who starts it */
+	unsigned weight; /* that, and windows and pieces as such */
+	unsigned out;    /* moves not done, and who starts it */
 	/* NULL: values go by themselves. Else of `moves` the pins count. */
 	struct kv_transfermove *transfer;
 	struct get_move moves[];
@@ -54,10 +55,10 @@ get_drop(struct get *g)
 	kv_loop_timer_del(&g->timer);
 	kv_list_del(&g->all);
 	kv_list_del(&g->link);
-	node->n_keys -= g->count;
+	node->n_keys -= g->weight;
 	if (g->peer) {
 		g->peer->requests--;
-		g->peer->n_keys -= g->count;
+		g->peer->n_keys -= g->weight;
 	}
 	kv_proc_unref(g->proc);
 	free(g);
@@ -128,13 +129,14 @@ get_new(const struct kv_nodepush *push, size_t extra)
 	g->peer = peer;
 	g->proc = peer->proc;
 	g->count = count;
+	g->weight = count + push->weight;
 	g->out = 1;
 	kv_proc_ref(g->proc);
 	kv_list_add_tail(&node->gets, &g->all);
 	kv_list_add_tail(&peer->gets, &g->link);
 	peer->requests++;
-	peer->n_keys += count;
-	node->n_keys += count;
+	peer->n_keys += g->weight;
+	node->n_keys += g->weight;
 	return g;
 }
 

@@ -30,6 +30,7 @@ struct kv_nodepush {
 	const struct kv_msg *msg; /* the GET */
 	unsigned n;               /* keys that are planned */
 	unsigned pushes;          /* of them: to be sent, or written */
+	unsigned weight;          /* of windows and pieces, see nodewindow.h */
 	const struct kv_map_windows *windows; /* KV_MODE_RDMA */
 };
 

@@ -32,7 +32,7 @@ kv_nodeput_drop(struct kv_nodeput *put)
 		return;
 	kv_list_del(&put->all);
 	kv_list_del(&put->link);
-	node->n_keys -= put->count;
+	node->n_keys -= put->weight;
 	kv_proc_unref(put->proc);
 	free(put);
 	kv_node_drained(node);
@@ -44,7 +44,7 @@ put_forget_peer(struct kv_nodeput *put)
 	kv_loop_timer_del(&put->timer);
 	kv_list_del(&put->link);
 	put->peer->requests--;
-	put->peer->n_keys -= put->count;
+	put->peer->n_keys -= put->weight;
 	put->peer = NULL;
 }
 
@@ -331,6 +331,12 @@ put_check(const struct kv_nodepeer *peer, const struct kv_put *m)
 	return KV_OK;
 }
 
+static unsigned
+parts_weight(uint32_t n, const struct kv_putparts *p)
+{
+	return n + kv_nodewindow_weight(p->windows.count, p->sum.pieces);
+}
+
 /* One block for everything: the keys' states (put_keys_init() fills them in),
  * their moves, the bytes of those whose values are to come. */
 static struct kv_nodeput *
@@ -388,6 +394,7 @@ put_new(struct kv_nodepeer *peer, const struct kv_msg *msg,
 		kv_tenants_epoch(kv_index_tenants(node->index), put->tenant);
 	put->putter = kv_node_putter(&peer->boot);
 	put->count = kv_get32(m->count);
+	put->weight = parts_weight(put->count, p);
 	put->open = put->count;
 	put->busy = put->count + 1; /* the one who starts it */
 	put->timer.fn = put_late;
@@ -402,10 +409,10 @@ put_new(struct kv_nodepeer *peer, const struct kv_msg *msg,
 	}
 	kv_proc_ref(put->proc);
 	kv_list_add_tail(&node->puts, &put->all);
-	node->n_keys += put->count;
+	node->n_keys += put->weight;
 	kv_list_add_tail(&peer->puts, &put->link);
 	peer->requests++;
-	peer->n_keys += put->count;
+	peer->n_keys += put->weight;
 	return put;
 }
 
@@ -541,7 +548,8 @@ kv_nodeput_start(struct kv_nodepeer *peer, const struct kv_msg *msg)
 	kv_stats_add(&peer->node->stats, KV_STAT_PUTS, n);
 	status = put_check(peer, m);
 	if (status == KV_OK &&
-	    (kv_nodepeer_is_busy(peer, n) || put_is_old(peer, m, &newer)))
+	    (kv_nodepeer_is_busy(peer, parts_weight(n, &p)) ||
+	     put_is_old(peer, m, &newer)))
 		status = KV_EBUSY;
 	if (status == KV_OK) {
 		put = put_new(peer, msg, &p, &own);

@@ -1,6 +1,14 @@
 #include "svc/nodewindow.h"
 
+#include "base/limits.h"
 #include "base/num.h"
+
+_Static_assert(KV_BATCH_KEYS_MAX + 4 *
+					   (KV_FRAME_BYTES_MAX /
+					    sizeof(struct kv_window)) /
+					   16 <=
+		       KV_PEER_KEYS_MAX,
+	       "what one request weighs is never too much by itself");
 
 void
 kv_nodewindow_mems(const struct kv_map_windows *w, struct kv_rdmamem *mems)

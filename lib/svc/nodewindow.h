@@ -11,6 +11,13 @@
 #include "wire/map.h"
 #include "xfer/rdmaregion.h"
 
+/* As many keys as what is held of windows and pieces is like, in bytes. */
+static inline unsigned
+kv_nodewindow_weight(size_t windows, size_t pieces)
+{
+	return (unsigned)((4 * windows + pieces) / 16);
+}
+
 /* Fills in one for each window. */
 void kv_nodewindow_mems(const struct kv_map_windows *w,
 			struct kv_rdmamem *mems);

@@ -104,6 +104,7 @@ struct kv_nodeput {
 	unsigned tenant;
 	uint32_t epoch; /* of the tenant, when it came */
 	unsigned count;
+	unsigned weight; /* count, and windows and pieces as such */
 	/* open at 0: it is answered, though keys may be under way still (see
 	 * above). busy at 0, never before: it is freed. Who goes on with keys
 	 * in a loop is a holder meanwhile, for the last one may end the put;

@@ -176,6 +176,22 @@ rdmanode_setup_early(void **state)
 }
 
 int
+rdmanode_setup_dry(void **state)
+{
+	const struct simnode_opts o = {
+		.no_pages = true,
+		.begin = begin,
+		.end = end,
+	};
+
+	(void)state;
+	is_early = false;
+	noderig_open(&o);
+	rdmareq_open();
+	return 0;
+}
+
+int
 rdmanode_teardown(void **state)
 {
 	rdmareq_close();

@@ -37,10 +37,12 @@ extern struct kv_rdmalink *rdmareq_link; /* NULL: none */
 extern bool rdmareq_settled;
 
 /* Of a test. The pool is registered, and the requester has both rails; nothing
- * is connected yet; or connected, and the pool not registered. */
+ * is connected yet; or connected, and the pool not registered; or registered,
+ * and no page of it announced. */
 int rdmanode_setup(void **state);
 int rdmanode_setup_bare(void **state);
 int rdmanode_setup_early(void **state);
+int rdmanode_setup_dry(void **state);
 int rdmanode_teardown(void **state);
 
 /* Connects the requester; it has no rail where there was no way. */

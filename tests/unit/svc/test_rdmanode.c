@@ -5,6 +5,7 @@
 
 #include "base/status.h"
 #include "rdmanode.h"
+#include "svc/nodecore.h"
 #include "test.h"
 
 static int
@@ -568,6 +569,43 @@ a_transfers_number_has_twenty_bits(void **state)
 	assert_int_equal(got(id, 0).status, KV_EMISS);
 }
 
+static void
+pieces_weigh_as_keys_do(void **state)
+{
+	enum {
+		N = 20 /* of 3126 each: there is no room for another one */
+	};
+	const struct rdmanode_how how = { .budget_ms = 5000 };
+	struct rdmanode_key k = { .size = 50000, .cut = 1 };
+	char names[N][16];
+	uint64_t id;
+
+	(void)state;
+	for (unsigned i = 0; i < N; i++) {
+		snprintf(names[i], sizeof(names[i]), "k%u", i);
+		k.key = names[i];
+		id = rdmanode_put(&k, 1, &how);
+		rdmanode_run(10);
+		assert_int_equal(simreq_put_refusal(&rdmareq_conns, id), -1);
+	}
+	k.key = "more";
+	id = rdmanode_put(&k, 1, &how);
+	rdmanode_run(10);
+	assert_int_equal(simreq_put_refusal(&rdmareq_conns, id), KV_EBUSY);
+	id = rdmanode_get(&k, 1, &how);
+	rdmanode_run(10);
+	assert_int_equal(got(id, 0).status, KV_EBUSY);
+	k.size = 5000;
+	k.cut = 0;
+	id = rdmanode_put(&k, 1, &how);
+	rdmanode_run(10);
+	assert_int_equal(simreq_put_refusal(&rdmareq_conns, id), -1);
+	/* All of it is given back. */
+	rdmanode_run(5000);
+	assert_int_equal(put_status(id, 0), KV_ETIMEOUT);
+	assert_int_equal(sim.node->n_keys, 0);
+}
+
 /* FILLED is for those who fill. */
 static void
 nobody_says_that_a_read_has_ended(void **state)
@@ -593,6 +631,9 @@ nobody_says_that_a_read_has_ended(void **state)
 					rdmanode_teardown)
 #define EARLY(f)                                                 \
 	cmocka_unit_test_setup_teardown(f, rdmanode_setup_early, \
+					rdmanode_teardown)
+#define DRY(f)                                                 \
+	cmocka_unit_test_setup_teardown(f, rdmanode_setup_dry, \
 					rdmanode_teardown)
 #define OPEN(f) \
 	cmocka_unit_test_setup_teardown(f, rdmanode_setup, rdmanode_teardown)
@@ -620,6 +661,7 @@ main(void)
 		EARLY(a_pool_that_is_not_registered_is_no_feature),
 		OPEN(windows_and_pieces_are_checked),
 		OPEN(a_transfers_number_has_twenty_bits),
+		DRY(pieces_weigh_as_keys_do),
 		OPEN(nobody_says_that_a_read_has_ended),
 	};
 
