@@ -20,7 +20,7 @@
 #include "svc/client.h"
 #include "svc/ident.h"
 #include "svc/pool.h"
-#include "xfer/rdma.h"
+#include "svc/rdmaopen.h"
 
 /* Looking for a master again and again. */
 #define RETRY_NS (100 * KV_NS_PER_MS)
@@ -151,6 +151,7 @@ pool_open(struct kv_client *c, const struct kv_client_opts *o, char *socket,
 		.addr = o->node_addr,
 		.socket = socket,
 		.name = o->name,
+		.rdma = c->rdma,
 	};
 
 	if (kv_rng_os(&random, sizeof(random)) < 0)
@@ -310,45 +311,22 @@ first_contact(struct kv_client *c, const struct kv_client_opts *o,
 		    "master %s (waited %.1f s)", why, wait_ms / 1000.0);
 }
 
-/* What this machine has of RDMA, if it is wanted. */
-static int
-rdma_open(struct kv_client *c, const struct kv_client_opts *o, char *err,
-	  size_t err_bytes)
-{
-	bool is_named = o->devices && o->devices[0];
-	const struct kv_rdma_opts ro = {
-		.wanted = is_named ? o->devices : NULL,
-	};
-	char why[KV_RDMADEV_WHY_BYTES];
-
-	if (o->protocol == KV_PROTOCOL_TCP)
-		return 0;
-	c->rdma = kv_rdma_open(&ro, why, sizeof(why));
-	if (c->rdma)
-		return 0;
-	if (o->protocol == KV_PROTOCOL_RDMA)
-		return fail(-KV_ENOTSUP, err, err_bytes, "no RDMA: %s", why);
-	if (o->protocol == KV_PROTOCOL_RDMA_OR_TCP || is_named)
-		kv_warn("no RDMA, values go by TCP: %s", why);
-	else
-		kv_debug("no RDMA, values go by TCP: %s", why);
-	return 0;
-}
-
 /* All but asking somebody. */
 static int
 parts_open(struct kv_client *c, const struct kv_client_opts *o, bool *is_guess,
 	   char *err, size_t err_bytes)
 {
-	char socket[KV_SOCKPATH_BYTES_MAX + 1];
-	int rc;
+	char socket[KV_SOCKPATH_BYTES_MAX + 1], why[512];
+	int rc = 0;
 
 	if (socket_choose(o, socket, sizeof(socket), is_guess) < 0)
 		return fail(-KV_EINVALID, err, err_bytes,
 			    "socket path is longer than %d bytes",
 			    KV_SOCKPATH_BYTES_MAX);
-	rc = rdma_open(c, o, err, err_bytes);
-	if (rc == 0 && o->segment_bytes > 0)
+	if (kv_rdmaopen(o->protocol, o->devices, &c->rdma, why, sizeof(why)) <
+	    0)
+		return fail(-KV_ENOTSUP, err, err_bytes, "%s", why);
+	if (o->segment_bytes > 0)
 		rc = pool_open(c, o, socket, sizeof(socket), err, err_bytes);
 	return rc < 0 ? rc : hub_open(c, o, socket, err, err_bytes);
 }
