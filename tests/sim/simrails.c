@@ -73,7 +73,7 @@ port_add(struct simrails *s, struct host *h, unsigned rail)
 {
 	static char netdev[] = "eth0";
 	static struct sockaddr_in mask;
-	char name[16], ip[INET_ADDRSTRLEN];
+	char name[16], ip[32];
 	struct ifaddrs *a = &h->addrs[rail];
 
 	snprintf(name, sizeof(name), "mlx5_%u", rail);
