@@ -63,21 +63,30 @@ say_none(const struct kv_link *l, const char *why)
 static void
 waited(struct kv_link *l)
 {
-	unsigned rails;
-	const char *why;
+	unsigned rails = kv_rdmalink_rails(l->rails);
+	const char *why = kv_rdmalink_why(l->rails);
 
-	if (l->data.state != KV_LINK_RAILS)
-		return;
 	kv_loop_timer_del(&l->rails_timer);
-	rails = kv_rdmalink_rails(l->rails);
-	why = kv_rdmalink_why(l->rails);
 	if (rails > 0)
 		say_rails(l, rails);
 	else
 		say_none(l, *why ? why : "no rail came up in time");
 	if (rails > 0)
 		kv_link_fast_begin(l);
-	kv_link_is_up(&l->data);
+	if (l->data.state == KV_LINK_RAILS)
+		kv_link_is_up(&l->data);
+}
+
+/* Whether the last connection to the node had to do without: then this one
+ * begins with TCP. */
+static bool
+is_in_vain(const struct kv_link *l)
+{
+	struct kv_hub_node n;
+
+	return !l->ch->hub->rdma_only &&
+	       kv_hub_node(l->ch->hub, &l->want, &n) &&
+	       n.path == KV_HUB_PATH_TCP;
 }
 
 static void
@@ -129,6 +138,8 @@ kv_link_rails_begin(struct kv_link *l, uint64_t features)
 		say_none(l, strerror(-rc));
 		return false;
 	}
+	if (is_in_vain(l))
+		return false;
 	l->data.state = KV_LINK_RAILS;
 	l->rails_timer.fn = expired;
 	kv_loop_timer_set(l->ch->loop, &l->rails_timer,

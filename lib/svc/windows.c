@@ -17,6 +17,9 @@
 #define WORTH_BYTES      (256u << 10)
 #define WORTH_EACH_BYTES (64u << 10)
 
+/* So much is pinned for one frame; a single value may be larger. */
+#define LOOSE_BYTES_MAX (UINT64_C(256) << 20)
+
 #define PIECE_BYTES_MAX (UINT64_C(1) << 30)
 #define LOOSE           UINT32_MAX
 
@@ -192,7 +195,9 @@ kv_windows_add(struct kv_windows *w, const struct kv_buf *bufs, size_t n,
 		return -ENOMEM;
 	for (i = 0; i < n && rc == 0; i++)
 		rc = buffer_add(w, &bufs[i], before.n_pieces);
-	if (rc == 0 && bytes_most(w) > tail_max)
+	if (rc == 0 &&
+	    (bytes_most(w) > tail_max ||
+	     (before.loose_bytes > 0 && w->loose_bytes > LOOSE_BYTES_MAX)))
 		rc = -E2BIG;
 	if (rc < 0) {
 		w->n_pieces = before.n_pieces;

@@ -43,7 +43,8 @@ void kv_windows_init(struct kv_windows *w, struct kv_ranges *ranges,
 void kv_windows_fini(struct kv_windows *w);
 
 /* One more value, for which the frame's tail has so many bytes in all. -E2BIG:
- * it has no room for it, and all is as before; -ENOMEM. */
+ * it has no room for it, or too much would have to be registered for one frame,
+ * and all is as before; -ENOMEM. */
 int kv_windows_add(struct kv_windows *w, const struct kv_buf *bufs, size_t n,
 		   size_t tail_max);
 /*

@@ -129,6 +129,31 @@ after(uint64_t ns)
 	cluster_run(cl, ns);
 }
 
+/* They are waited for once; what comes later is used. */
+static void
+rails_that_do_not_come_cost_half_a_second(void **state)
+{
+	uint64_t began;
+
+	(void)state;
+	railcall_begin(2, 1);
+	railcall_give("k", MIB);
+	/* The ports are there as soon as a process was. */
+	railcall_cut(0, 2, true);
+	began = cl->clock.ns;
+	assert_false(railcall_get_value("k", MIB, true));
+	assert_in_range(cl->clock.ns - began, 400 * KV_NS_PER_MS,
+			600 * KV_NS_PER_MS);
+	kv_link_drop(railcall_link(), -KV_ECLOSED);
+	began = cl->clock.ns;
+	assert_false(railcall_get_value("k", MIB, true));
+	assert_in_range(cl->clock.ns - began, 0, 50 * KV_NS_PER_MS);
+	railcall_cut(0, 2, false);
+	after(15 * KV_NS_PER_S);
+	assert_true(railcall_get_value("k", MIB, true));
+	railcall_end();
+}
+
 static void
 a_cut_rail_costs_a_get_nothing_but_time(void **state)
 {
@@ -515,6 +540,7 @@ main(void)
 		cmocka_unit_test(values_of_all_sizes_by_eight_rails),
 		cmocka_unit_test(a_part_of_a_value),
 		cmocka_unit_test(what_cannot_be_had),
+		cmocka_unit_test(rails_that_do_not_come_cost_half_a_second),
 		cmocka_unit_test(a_cut_rail_costs_a_get_nothing_but_time),
 		cmocka_unit_test(a_cut_rail_costs_a_put_nothing_but_time),
 		cmocka_unit_test(all_rails_are_cut),

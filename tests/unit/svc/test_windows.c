@@ -334,6 +334,25 @@ pieces_are_bounded(void **state)
 	assert_int_equal(off, b.len);
 }
 
+/* But for a value that has no frame otherwise. */
+static void
+little_is_registered_at_a_time(void **state)
+{
+	struct kv_buf b = { memory, (size_t)200 << 20 };
+	struct kv_buf large = { memory, (size_t)300 << 20 };
+
+	(void)state;
+	assert_int_equal(kv_windows_add(&w, &b, 1, ROOM), 0);
+	assert_int_equal(kv_windows_add(&w, &b, 1, ROOM), -E2BIG);
+	assert_int_equal(w.loose_bytes, b.len);
+	kv_windows_fini(&w);
+	assert_int_equal(kv_windows_add(&w, &large, 1, ROOM), 0);
+	kv_windows_fini(&w);
+	kv_ranges_add(&ranges, large.data, large.len);
+	assert_int_equal(kv_windows_add(&w, &large, 1, ROOM), 0);
+	assert_int_equal(kv_windows_add(&w, &large, 1, ROOM), 0);
+}
+
 static void
 what_nics_refuse_goes_by_tcp(void **state)
 {
@@ -369,6 +388,7 @@ main(void)
 		TEST(a_buffer_lies_in_one_range),
 		TEST(a_value_without_room_leaves_all_as_it_was),
 		TEST(pieces_are_bounded),
+		TEST(little_is_registered_at_a_time),
 		TEST(what_nics_refuse_goes_by_tcp),
 	};
 
