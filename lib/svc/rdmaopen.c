@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "xfer/rdma.h"
@@ -50,6 +51,7 @@ kv_rdmaopen(enum kv_protocol protocol, const char *devices,
 	int rc;
 
 	*out = NULL;
+	kv_mcenv_warn((const char *const *)environ);
 	if (protocol == KV_PROTOCOL_TCP)
 		return 0;
 	*out = kv_rdma_open(&o, why, sizeof(why));

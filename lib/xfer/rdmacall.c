@@ -333,7 +333,7 @@ kv_rdmacall_new(const struct kv_rdmacall_opts *o)
 	c->word.bytes = kv_le16(KV_RDMASTREAM_BYTES);
 	c->word.credits = kv_le16(KV_RDMASTREAM_CREDITS);
 	kv_list_init(&c->making);
-	c->cm = kv_rdmacm_new(o->rdma->v, o->loop);
+	c->cm = kv_rdmacm_new(o->rdma->v, o->loop, o->rdma->env.traffic_class);
 	if (c->cm)
 		return c;
 	free(c);

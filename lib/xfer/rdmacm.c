@@ -39,6 +39,7 @@ enum state {
 struct kv_rdmacm {
 	const struct kv_rdmaverbs *v;
 	struct kv_loop *loop;
+	int traffic_class;
 	struct rdma_event_channel *channel;
 	struct kv_io io;
 	unsigned ids; /* of connections and listeners */
@@ -414,6 +415,20 @@ on_channel(struct kv_io *io, uint32_t ready)
 
 /* ---- dialling and being dialled ---- */
 
+static int
+id_make(struct kv_rdmacm *cm, struct rdma_cm_id **id, struct holder *h)
+{
+	uint8_t tos = (uint8_t)cm->traffic_class;
+
+	if (cm->v->create_id(cm->channel, id, h, RDMA_PS_TCP) != 0)
+		return -errno;
+	if (cm->traffic_class >= 0 &&
+	    cm->v->set_option(*id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &tos,
+			      sizeof(tos)) != 0)
+		return -errno;
+	return 0;
+}
+
 struct kv_rdmaconn *
 kv_rdmacm_dial(struct kv_rdmacm *cm, const struct sockaddr *from,
 	       const struct sockaddr *to, const struct kv_rdmaconn_opts *opts)
@@ -427,9 +442,8 @@ kv_rdmacm_dial(struct kv_rdmacm *cm, const struct sockaddr *from,
 	}
 	conn_opts_set(c, opts);
 	rc = kv_loop_timer_set(cm->loop, &c->late, opts->deadline_ns);
-	if (rc == 0 &&
-	    cm->v->create_id(cm->channel, &c->id, &c->holder, RDMA_PS_TCP) != 0)
-		rc = -errno;
+	if (rc == 0)
+		rc = id_make(cm, &c->id, &c->holder);
 	if (rc == 0 &&
 	    cm->v->resolve_addr(c->id, kv_unconst(from), kv_unconst(to),
 				time_left_ms(c)) != 0)
@@ -492,8 +506,8 @@ kv_rdmacm_listen(struct kv_rdmacm *cm, const struct sockaddr *at,
 	l->fn = fn;
 	l->arg = arg;
 	cm->ids++;
-	if (v->create_id(cm->channel, &l->id, &l->holder, RDMA_PS_TCP) == 0 &&
-	    v->bind_addr(l->id, kv_unconst(at)) == 0 &&
+	errno = -id_make(cm, &l->id, &l->holder);
+	if (errno == 0 && v->bind_addr(l->id, kv_unconst(at)) == 0 &&
 	    v->listen(l->id, BACKLOG) == 0)
 		return l;
 	err = errno;
@@ -522,7 +536,8 @@ kv_rdmacm_port(const struct kv_rdmalisten *l)
 /* ---- the channel ---- */
 
 struct kv_rdmacm *
-kv_rdmacm_new(const struct kv_rdmaverbs *v, struct kv_loop *loop)
+kv_rdmacm_new(const struct kv_rdmaverbs *v, struct kv_loop *loop,
+	      int traffic_class)
 {
 	struct kv_rdmacm *cm = KV_FAULT_POINT() ? NULL : calloc(1, sizeof(*cm));
 	int rc;
@@ -533,6 +548,7 @@ kv_rdmacm_new(const struct kv_rdmaverbs *v, struct kv_loop *loop)
 	}
 	cm->v = v;
 	cm->loop = loop;
+	cm->traffic_class = traffic_class;
 	cm->io.fn = on_channel;
 	cm->channel = v->create_event_channel();
 	if (!cm->channel || fcntl(cm->channel->fd, F_SETFL, O_NONBLOCK) < 0)

@@ -25,8 +25,9 @@ struct kv_rdmacm;
 struct kv_rdmaconn;
 struct kv_rdmalisten;
 
+/* traffic_class of what is dialled and accepted; -1: as the system has it. */
 struct kv_rdmacm *kv_rdmacm_new(const struct kv_rdmaverbs *v,
-				struct kv_loop *loop);
+				struct kv_loop *loop, int traffic_class);
 /* Its connections and listeners are gone. NULL is fine. */
 void kv_rdmacm_free(struct kv_rdmacm *cm);
 

@@ -450,10 +450,10 @@ settle(struct kv_rdmalink *l)
 }
 
 static bool
-is_short(const struct kv_rdmarail *rail)
+is_short(const struct kv_rdmalink *l, const struct kv_rdmarail *rail)
 {
 	return rail->is_used &&
-	       __builtin_popcountll(rail->slots) < KV_RDMALINK_QPS;
+	       (unsigned)__builtin_popcountll(rail->slots) < l->rl->r->env.qps;
 }
 
 static void
@@ -461,7 +461,7 @@ rail_dial(struct kv_rdmalink *l, struct kv_rdmarail *rail)
 {
 	uint64_t now = kv_loop_now(l->loop);
 
-	while (is_short(rail) && rail->dial_ns <= now)
+	while (is_short(l, rail) && rail->dial_ns <= now)
 		if (dial(l, rail) < 0)
 			back_off(l, rail);
 }
@@ -475,7 +475,7 @@ on_dial(struct kv_timer *t)
 
 	for (rail = l->rails; rail < l->rails + KV_RDMALINK_RAILS; rail++) {
 		rail_dial(l, rail);
-		if (is_short(rail))
+		if (is_short(l, rail))
 			next = kv_min_u64(next, rail->dial_ns);
 	}
 	settle(l);

@@ -7,13 +7,10 @@
 #include "xfer/rdmalinkcore.h"
 
 enum {
-	SLICE_BYTES = 1 << 20,
 	LEAST_BYTES = 64 << 10,
 	DEEP = 4,
 	PROOF_BYTES = 8, /* that a read takes to prove writes before it */
 };
-
-static const struct kv_rdmashare shape = { SLICE_BYTES, LEAST_BYTES, DEEP };
 
 /* ---- which rails ---- */
 
@@ -86,6 +83,11 @@ rail_slot(const struct kv_rdmalink *l, unsigned rail)
 static struct kv_rdmaslot *
 slot_pick(const struct kv_rdmalink *l, uint32_t rails, uint64_t *bytes)
 {
+	const struct kv_rdmashare shape = {
+		.slice_bytes = l->rl->r->env.slice_bytes,
+		.least_bytes = LEAST_BYTES,
+		.deep = DEEP,
+	};
 	const struct kv_rdmashare_rail *share = l->share;
 	struct kv_rdmashare_rail some[KV_RDMALINK_RAILS];
 	uint64_t now = kv_loop_now(l->loop);

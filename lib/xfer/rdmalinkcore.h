@@ -32,8 +32,7 @@ enum {
 	KV_RDMALINK_RAILS = 16,
 	KV_RDMALINK_SLOTS = 64,
 	KV_RDMALINK_DEPTH = 32,  /* work requests of a queue pair */
-	KV_RDMALINK_QPS = 2,     /* of a rail */
-	KV_RDMALINK_QPS_MAX = 4, /* as others make them */
+	KV_RDMALINK_QPS_MAX = 4, /* of a rail, as others make them */
 	KV_RDMALINK_TRIES = 4,   /* of a part */
 	KV_RDMALINK_ROUNDS = 1 << KV_RAIL_ROUND_BITS,
 	KV_RDMALINK_LINES = 64, /* lists of awaited transfers, by number */

@@ -157,7 +157,7 @@ loop_open(struct kv_rdmaloop *rl, bool listens)
 	unsigned i;
 	int rc;
 
-	rl->cm = kv_rdmacm_new(rl->r->v, rl->loop);
+	rl->cm = kv_rdmacm_new(rl->r->v, rl->loop, rl->r->env.traffic_class);
 	if (!rl->cm)
 		return -errno;
 	for (i = 0; i < rl->r->n; i++)

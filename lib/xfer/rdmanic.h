@@ -17,8 +17,7 @@ struct kv_rdmanic {
 	uint8_t port;    /* of the device */
 	/* READs at once on a queue pair: of its own, and of the other end's. */
 	uint8_t initiates, responds;
-	bool is_ordered;   /* no relaxed ordering */
-	int traffic_class; /* -1: as the system has it */
+	bool is_ordered; /* no relaxed ordering */
 };
 
 #endif

@@ -101,6 +101,7 @@ end_open(const struct railrig_opts *o, int end)
 		port_make(o, end, i);
 	e->v = hca_process(e->host, railrig_loop);
 	e->r.v = e->v;
+	kv_mcenv_read(&e->r.env, NULL);
 	e->r.n = e->n;
 	nics_open(e);
 	e->rl = kv_rdmaloop_new(&e->r, railrig_loop, end == 1);

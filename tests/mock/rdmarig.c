@@ -186,7 +186,7 @@ end_open(int i)
 	nic_open(e);
 	e->cq = kv_rdmacq_new(&e->nic, rdmarig_loop, &o);
 	assert_non_null(e->cq);
-	e->cm = kv_rdmacm_new(e->v, rdmarig_loop);
+	e->cm = kv_rdmacm_new(e->v, rdmarig_loop, -1);
 	assert_non_null(e->cm);
 	e->buf = malloc(RDMARIG_BYTES);
 	nics[i] = &e->nic;

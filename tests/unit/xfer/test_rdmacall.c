@@ -130,6 +130,7 @@ call_open(int i)
 
 	memset(r, 0, sizeof(*r));
 	r->v = rdmarig[i].v;
+	kv_mcenv_read(&r->env, NULL);
 	r->n = 1;
 	r->nics[0] = rdmarig[i].nic;
 	r->devs[0].port = 1;
