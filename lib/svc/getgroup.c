@@ -25,9 +25,12 @@ group_free(struct kv_getgroup *g)
 	free(g);
 }
 
+/* What comes in an answer is not. */
 static bool
 is_moving(const struct kv_getgroup *g)
 {
+	if (g->is_fast)
+		return false;
 	return (g->rx.to && (!g->answered || g->coming > 0)) || g->end.to;
 }
 
@@ -43,6 +46,7 @@ group_drop(struct kv_getgroup *g, int status)
 	for (i = g->base.pos; i < g->base.n; i++)
 		if (op->keys[g->base.idx[i]].state == KV_GETOP_ASKED)
 			op->keys[g->base.idx[i]].state = KV_GETOP_WAITS;
+	kv_rpc_cancel(&g->base.call); /* or it is asked again by another way */
 	if (is_moving(g)) {
 		kv_link_rx_del(&g->rx);
 		kv_link_drop_data(to, status);
@@ -183,7 +187,7 @@ data_coming(struct kv_link_rx *rx, const struct kv_msg *msg, struct iovec *iov,
 	const struct kv_get_item *it;
 	struct kv_getop_key *k;
 
-	if (g->is_rdma || at >= g->base.end || at < g->base.pos)
+	if (g->is_rdma || g->is_fast || at >= g->base.end || at < g->base.pos)
 		return -EPROTO;
 	it = &g->op->items[g->base.idx[at]];
 	k = &g->op->keys[g->base.idx[at]];

@@ -78,7 +78,7 @@ value_take(struct kv_getgroup *g, size_t at, const struct kv_get_ent_r *e,
 				  (uint64_t)len);
 		break;
 	case KV_HOW_DATA:
-		if (g->is_rdma)
+		if (g->is_rdma || g->is_fast)
 			return -KV_EPROTO;
 		k->want = (uint64_t)len;
 		k->is_coming = true;
