@@ -1,6 +1,7 @@
 #include "rdmanode.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <ifaddrs.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,9 +22,16 @@ struct kv_rdmalink *rdmareq_link;
 bool rdmareq_settled;
 
 static struct kv_rdmaloop *req_loop;
-static bool is_early;
+static bool is_early, is_poor;
 
 /* ---- ports ---- */
+
+static struct rdma_event_channel *
+none_left(void)
+{
+	errno = EMFILE;
+	return NULL;
+}
 
 static void
 side_open(struct rdmaside *side, const char *name, unsigned number,
@@ -35,6 +43,7 @@ side_open(struct rdmaside *side, const char *name, unsigned number,
 		{ "10.0.0.1", "10.0.1.1" },
 		{ "10.0.0.2", "10.0.1.2" },
 	};
+	static struct kv_rdmaverbs verbs[2];
 	struct kv_rdma_opts o = { .addrs = addrs[number] };
 	struct ifaddrs *next = NULL;
 	struct hca_dev *dev;
@@ -56,7 +65,11 @@ side_open(struct rdmaside *side, const char *name, unsigned number,
 
 		side->ports[i] = hca_port_add(dev, &po);
 	}
-	side->v = o.verbs = hca_process(side->host, loop);
+	side->v = hca_process(side->host, loop);
+	verbs[number] = *side->v;
+	if (is_poor && number == 0)
+		verbs[number].create_event_channel = none_left;
+	o.verbs = &verbs[number];
 	side->rdma = kv_rdma_open(&o, err, sizeof(err));
 	if (!side->rdma)
 		fail_msg("%s", err);
@@ -172,6 +185,15 @@ rdmanode_setup_early(void **state)
 	is_early = true;
 	noderig_open(&(struct simnode_opts){ .begin = begin, .end = end });
 	rdmareq_open();
+	return 0;
+}
+
+int
+rdmanode_setup_poor(void **state)
+{
+	is_poor = true;
+	rdmanode_setup_bare(state);
+	is_poor = false;
 	return 0;
 }
 

@@ -43,6 +43,8 @@ int rdmanode_setup(void **state);
 int rdmanode_setup_bare(void **state);
 int rdmanode_setup_early(void **state);
 int rdmanode_setup_dry(void **state);
+/* Bare; the node gets no event channel for its connections. */
+int rdmanode_setup_poor(void **state);
 int rdmanode_teardown(void **state);
 
 /* Connects the requester; it has no rail where there was no way. */

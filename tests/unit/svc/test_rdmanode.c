@@ -489,6 +489,19 @@ a_pool_that_is_not_registered_is_no_feature(void **state)
 	assert_null(rdmareq_link);
 }
 
+static void
+a_node_without_descriptors_goes_without(void **state)
+{
+	(void)state;
+	rdmareq_open();
+	assert_int_equal(rdmareq_conns.features, 0);
+	assert_null(rdmareq_link);
+	assert_int_equal(put_one("k", 0, 100000), KV_ETRANSFER);
+	assert_int_equal(simreq_put_one(&rdmareq_conns, "k", blob, 100000),
+			 KV_OK);
+	rdmanode_expect("k", blob, 100000);
+}
+
 /* ---- what is broken ---- */
 
 static void
@@ -635,6 +648,9 @@ nobody_says_that_a_read_has_ended(void **state)
 #define DRY(f)                                                 \
 	cmocka_unit_test_setup_teardown(f, rdmanode_setup_dry, \
 					rdmanode_teardown)
+#define POOR(f)                                                 \
+	cmocka_unit_test_setup_teardown(f, rdmanode_setup_poor, \
+					rdmanode_teardown)
 #define OPEN(f) \
 	cmocka_unit_test_setup_teardown(f, rdmanode_setup, rdmanode_teardown)
 
@@ -659,6 +675,7 @@ main(void)
 		BARE(who_did_not_ask_for_rdma_has_none),
 		EARLY(before_the_pool_is_registered_there_are_no_rails),
 		EARLY(a_pool_that_is_not_registered_is_no_feature),
+		POOR(a_node_without_descriptors_goes_without),
 		OPEN(windows_and_pieces_are_checked),
 		OPEN(a_transfers_number_has_twenty_bits),
 		DRY(pieces_weigh_as_keys_do),
