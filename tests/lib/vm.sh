@@ -151,6 +151,7 @@ perf()
 vm_failed()
 {
 	[ "$tap_failed" -gt 0 ] || return 0
+	diag "kernel: $(dmesg | sed -n '/ cut here /,$p' | head -n 60)"
 	diag "kernel: $(dmesg | tail -n 10)"
 	for vm_file in /sys/class/infiniband/*/ports/1/hw_counters; do
 		diag "$vm_file: $(cd "$vm_file" && grep -v '^0$' -- *)"
