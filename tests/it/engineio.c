@@ -10,6 +10,9 @@
  *					the numbers are shared out to threads
  *	engineio flood PEER BYTES MS	transfers with this deadline each, until
  *					one fails: why, and how long it took
+ *
+ * With ENGINEIO_PROTOCOL in the environment it uses that protocol, as if all
+ * processes were on hosts of their own.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -54,8 +57,14 @@ memory_new(size_t len)
 static void
 open_engine(const char *listen)
 {
-	struct kv_engine_opts opts = { .size = sizeof(opts), .listen = listen };
+	struct kv_engine_opts opts = {
+		.size = sizeof(opts),
+		.listen = listen,
+		.protocol = getenv("ENGINEIO_PROTOCOL"),
+	};
 	char err[256];
+
+	opts.no_attach = opts.protocol != NULL;
 
 	e = kv_engine_open(&opts, err, sizeof(err));
 	if (e)
@@ -159,13 +168,19 @@ run_thread(void *arg)
 	size_t window = (size_t)WINDOW * PIECE;
 	uint8_t *local = memory_new(window);
 	uint64_t remote = work.base + (uintptr_t)arg * window;
-	int i;
+	int i, rc = kv_engine_register(e, local, window);
+
+	if (rc)
+		die("register", rc);
 
 	while ((i = atomic_fetch_add(&work.next, 1)) < work.n) {
 		size_t n = strtoul(work.counts[i], NULL, 10);
 
 		run_batch(n, local, remote, i % 2 ? 1 : 389);
 	}
+	rc = kv_engine_unregister(e, local);
+	if (rc)
+		die("unregister", rc);
 	munmap(local, window);
 	return NULL;
 }
