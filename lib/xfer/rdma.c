@@ -137,6 +137,7 @@ port_add(struct kv_rdma *r, const struct kv_rdmadev *d, char *err,
 		.initiates = reads_of(d->limits.init_rd_atom_max),
 		.responds = reads_of(d->limits.rd_atom_max),
 		.is_ordered = r->env.is_ordered,
+		.is_soft = d->is_soft,
 	};
 	if (r->n && strcmp(r->devs[r->n - 1].name, d->name) == 0) {
 		nic->ctx = nic[-1].ctx;

@@ -69,6 +69,7 @@ grow(struct listing *l, const char *name)
 	snprintf(dev->name, sizeof(dev->name), "%s", name);
 	kv_rdmasys_pci(l->root, name, dev->pci, sizeof(dev->pci));
 	dev->numa_node = kv_rdmasys_numa(l->root, name);
+	dev->is_soft = kv_rdmasys_is_soft(l->root, name);
 	return dev;
 }
 

@@ -37,6 +37,7 @@ struct kv_rdmadev {
 	char name[KV_RDMADEV_NAME_BYTES]; /* "mlx5_0" */
 	char pci[16];                     /* "0000:3b:00.0", or "" */
 	int numa_node;                    /* -1: none */
+	bool is_soft;                     /* soft-RoCE */
 	struct kv_rdmadev_limits limits;
 
 	uint8_t port;      /* from 1 */

@@ -18,6 +18,7 @@ struct kv_rdmanic {
 	/* READs at once on a queue pair: of its own, and of the other end's. */
 	uint8_t initiates, responds;
 	bool is_ordered; /* no relaxed ordering */
+	bool is_soft;    /* soft-RoCE: see rdmaqp.c */
 };
 
 #endif

@@ -137,6 +137,18 @@ kv_rdmasys_pci(const char *root, const char *device, char *buf, size_t n)
 		copy_name(buf, n, last);
 }
 
+bool
+kv_rdmasys_is_soft(const char *root, const char *device)
+{
+	char path[PATH_MAX];
+
+	if (!root)
+		return false;
+	/* The interface that it is on; no other device has this. */
+	snprintf(path, sizeof(path), "%s" CLASS "/%s/parent", root, device);
+	return access(path, F_OK) == 0;
+}
+
 int
 kv_rdmasys_numa(const char *root, const char *device)
 {

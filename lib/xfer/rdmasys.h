@@ -39,6 +39,8 @@ void kv_rdmasys_pci(const char *root, const char *device, char *buf, size_t n);
 
 /* -1: none, or not known. */
 int kv_rdmasys_numa(const char *root, const char *device);
+/* It is soft-RoCE: a program of the kernel. */
+bool kv_rdmasys_is_soft(const char *root, const char *device);
 
 /* In Mbit/s, all lanes together; 0: not known. */
 uint32_t kv_rdmasys_rate(const struct kv_rdmasys_port *p);

@@ -1,4 +1,5 @@
 /* Two queue pairs on fake devices: work, failures, fences. */
+#include <errno.h>
 #include <string.h>
 
 #include "base/num.h"
@@ -253,6 +254,103 @@ what_had_ended_before_a_fence_ended_well(void **state)
 	assert_true(rdmarig[0].qp_over);
 }
 
+/* ---- a device that does not tell the truth ---- */
+
+static int (*real_poll)(struct ibv_cq *cq, int n, struct ibv_wc *wc);
+static bool is_mute; /* else it says that all is well */
+
+/* Of what fails as nothing else does. */
+static int
+poll_liar(struct ibv_cq *cq, int n, struct ibv_wc *wc)
+{
+	int got = real_poll(cq, n, wc), kept = 0;
+
+	for (int i = 0; i < got; i++) {
+		if (wc[i].status == IBV_WC_GENERAL_ERR && is_mute)
+			continue;
+		wc[kept] = wc[i];
+		if (wc[kept].status == IBV_WC_GENERAL_ERR)
+			wc[kept].status = IBV_WC_SUCCESS;
+		kept++;
+	}
+	return kept;
+}
+
+/* The nth of n READs, posted in chains of that many, fails. */
+static void
+lie(unsigned n, unsigned chain, unsigned nth)
+{
+	const struct hca_fault fault = {
+		.status = IBV_WC_GENERAL_ERR,
+		.nth = nth,
+	};
+	struct ibv_context *ctx = rdmarig[0].nic.ctx;
+
+	rdmarig[0].nic.is_soft = true;
+	real_poll = ctx->ops.poll_cq;
+	ctx->ops.poll_cq = poll_liar;
+	hca_fail_wr(rdmarig[0].port, &fault);
+	for (unsigned i = 0; i < n; i++)
+		rdmarig_work(&works[i], 0, IBV_WR_RDMA_READ, i * 4 * KIB,
+			     i * 4 * KIB, 4 * KIB);
+	for (unsigned i = 0; i < n; i += chain)
+		rdmarig_post(0, works + i, chain);
+	rdmarig_ms(100);
+	ctx->ops.poll_cq = real_poll;
+	for (unsigned i = 0; i < n; i++) {
+		assert_int_equal(works[i].done, 1);
+		if (works[i].status == 0)
+			bytes_are_equal(i * 4 * KIB, i * 4 * KIB, 4 * KIB);
+	}
+	assert_int_not_equal(works[nth - 1].status, 0);
+	assert_true(rdmarig[0].qp_over);
+}
+
+static void
+soft_roce_is_not_believed(void **state)
+{
+	(void)state;
+	is_mute = false;
+	lie(8, 1, 3);
+	assert_int_equal(works[0].status, 0);
+	assert_int_equal(works[1].status, 0);
+}
+
+static void
+nor_when_it_says_nothing(void **state)
+{
+	(void)state;
+	is_mute = true;
+	lie(8, 4, 2);
+}
+
+static void
+nor_of_the_last_one(void **state)
+{
+	(void)state;
+	is_mute = false;
+	lie(3, 1, 3);
+	assert_int_equal(works[1].status, 0);
+	assert_int_equal(rdmarig[0].qp_why, -EIO);
+}
+
+static void
+what_soft_roce_reads_well_is_told(void **state)
+{
+	(void)state;
+	rdmarig[0].nic.is_soft = true;
+	for (unsigned k = 0; k < 3; k++) {
+		for (unsigned i = 0; i < 10; i++)
+			rdmarig_work(&works[i], 0, IBV_WR_RDMA_READ,
+				     i * 4 * KIB, i * 4 * KIB, 4 * KIB);
+		rdmarig_post(0, works, 10);
+		rdmarig_ms(10);
+		for (unsigned i = 0; i < 10; i++)
+			ended_with(&works[i], 0);
+		assert_int_equal(kv_rdmaqp_room(rdmarig[0].qp), RDMARIG_DEPTH);
+	}
+}
+
 static void
 freeing_it_gives_all_back_at_once(void **state)
 {
@@ -306,6 +404,10 @@ main(void)
 		READY(a_fence_stops_the_other_side),
 		READY(a_fence_stops_this_side),
 		READY(what_had_ended_before_a_fence_ended_well),
+		READY(soft_roce_is_not_believed),
+		READY(nor_when_it_says_nothing),
+		READY(nor_of_the_last_one),
+		READY(what_soft_roce_reads_well_is_told),
 		READY(freeing_it_gives_all_back_at_once),
 		READY(there_is_room_for_so_many_only),
 	};

@@ -84,6 +84,18 @@ a_device_has_a_place(void **state)
 }
 
 static void
+a_device_may_be_soft(void **state)
+{
+	(void)state;
+	madetree_put(root, DEVS "rxe0/parent", "eth0\n");
+	madetree_put(root, DEVS "mlx5_0/node_type", "1: CA\n");
+	assert_true(kv_rdmasys_is_soft(root, "rxe0"));
+	assert_false(kv_rdmasys_is_soft(root, "mlx5_0"));
+	assert_false(kv_rdmasys_is_soft(root, "rxe1"));
+	assert_false(kv_rdmasys_is_soft(NULL, "rxe0"));
+}
+
+static void
 rates_are_read(void **state)
 {
 	static const struct {
@@ -169,6 +181,7 @@ main(void)
 	const struct CMUnitTest tests[] = {
 		CASE(devices_are_listed_as_people_count),
 		CASE(a_device_has_a_place),
+		CASE(a_device_may_be_soft),
 		CASE(rates_are_read),
 		CASE(gids_have_a_type_and_an_interface),
 		CASE(ports_of_one_device_have_interfaces_of_their_own),
