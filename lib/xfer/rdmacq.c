@@ -205,7 +205,7 @@ receives_make(struct kv_rdmacq *c, const struct kv_rdmacq_opts *o)
 	c->recv_bytes = o->recv_bytes;
 	if (bytes == 0)
 		return 0;
-	c->memory = malloc(bytes);
+	c->memory = kv_rdmamr_pages(bytes);
 	if (!c->memory)
 		return -ENOMEM;
 	return kv_rdmamr_register(&c->mr, &c->port, 1, c->memory, bytes,

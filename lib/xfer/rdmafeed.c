@@ -209,7 +209,7 @@ end_post(struct kv_rdmaslot *slot, struct kv_rdmaxfer *x)
 	while (far->len == 0)
 		far++;
 	s->sges[0] = (struct ibv_sge){
-		.addr = (uintptr_t)&slot->l->rl->scrap,
+		.addr = (uintptr_t)slot->l->rl->scrap,
 		.length = (uint32_t)kv_min_u64(far->len, PROOF_BYTES),
 		.lkey = slot->l->rl->scrap_mr.near.keys[slot->rail->near],
 	};

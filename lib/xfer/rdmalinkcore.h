@@ -52,7 +52,7 @@ struct kv_rdmaloop {
 	struct kv_rdmalisten *listens[KV_RDMA_PORTS_MAX]; /* NULL: not there */
 	struct kv_htab links; /* those that listen, by token */
 	/* What reads that prove writes bring, which nobody looks at. */
-	uint64_t scrap;
+	uint64_t *scrap;
 	struct kv_rdmamr scrap_mr;
 };
 

@@ -164,8 +164,11 @@ loop_open(struct kv_rdmaloop *rl, bool listens)
 		port_open(rl, i);
 	if (rl->n_ports == 0)
 		return -ENODEV;
+	rl->scrap = kv_rdmamr_pages(sizeof(*rl->scrap));
+	if (!rl->scrap)
+		return -ENOMEM;
 	rc = kv_rdmamr_register(&rl->scrap_mr, rl->ports, rl->n_ports,
-				&rl->scrap, sizeof(rl->scrap),
+				rl->scrap, sizeof(*rl->scrap),
 				KV_RDMAREGION_NEAR);
 	if (rc < 0)
 		return rc;
@@ -209,6 +212,7 @@ kv_rdmaloop_free(struct kv_rdmaloop *rl)
 	for (i = 0; i < rl->r->n; i++)
 		kv_rdmacm_unlisten(rl->listens[i]);
 	kv_rdmamr_give_up(&rl->scrap_mr);
+	free(rl->scrap);
 	for (i = 0; i < rl->r->n; i++)
 		kv_rdmacq_free(rl->cqs[i]);
 	kv_rdmacm_free(rl->cm);

@@ -2,8 +2,11 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 #include "base/fault.h"
+#include "base/num.h"
 
 /* Local write is asked for where nobody writes, too: else a kernel may pin a
  * page that a later write of the process replaces. So what is mapped for
@@ -63,6 +66,16 @@ kv_rdmamr_alike(const struct kv_rdmanic *const *ports, unsigned n)
 	while (i < n && ports[i]->pd == ports[0]->pd)
 		i++;
 	return i;
+}
+
+void *
+kv_rdmamr_pages(size_t bytes)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+
+	return KV_FAULT_POINT()
+		       ? NULL
+		       : aligned_alloc(page, kv_round_up_u64(bytes, page));
 }
 
 int

@@ -26,6 +26,11 @@ struct kv_rdmamr {
 void kv_rdmamr_init(struct kv_rdmamr *m, const struct kv_rdmaverbs *v,
 		    void *addr, size_t len);
 
+/* Memory for it, to be freed by the caller, on pages of its own: where a child
+ * of a fork has none of what is registered (rdmaverbs.c), it must not lack what
+ * malloc() keeps for itself. NULL: out of memory. */
+void *kv_rdmamr_pages(size_t bytes);
+
 /* How many of n > 0 ports, from the first on, share its domain. */
 unsigned kv_rdmamr_alike(const struct kv_rdmanic *const *ports, unsigned n);
 

@@ -511,7 +511,7 @@ post_make(struct kv_rdmapost *p, unsigned messages)
 	int rc;
 
 	p->letters = calloc(messages, sizeof(*p->letters));
-	p->memory = malloc(bytes);
+	p->memory = kv_rdmamr_pages(bytes);
 	if (!p->letters || !p->memory)
 		return -ENOMEM;
 	rc = kv_rdmamr_register(&p->mr, &p->cq->port, 1, p->memory, bytes,

@@ -6,6 +6,11 @@
 
 #include "base/attr.h"
 
+/* IBV_FORK_UNNEEDED, which older headers do not have. */
+enum {
+	FORK_UNNEEDED = 2,
+};
+
 /* A function of a library, and its place in the table. */
 struct symbol {
 	const char *name;
@@ -126,9 +131,11 @@ find_symbols(struct kv_rdmaverbs *v, void *handle, const struct symbol *s,
  * are shared mappings and MADV_DONTFORK besides (mem/seg.c); but the rings of
  * the library's own queues would, and the buffers that an engine registers,
  * and engines fork. So the library is told to keep them from children, who may
- * only exec or _exit anyway (kvpool.h). On newer kernels, which copy such pages
- * for the child, the call does nothing and costs nothing; on old ones callers'
- * huge pages want RDMAV_HUGEPAGES_SAFE=1 as well.
+ * only exec or _exit anyway (kvpool.h); on such kernels callers' huge pages
+ * want RDMAV_HUGEPAGES_SAFE=1 as well. Newer ones copy such pages for the
+ * child, and the library knows it; the call would withhold them all the same
+ * (tried with rdma-core 44), from what malloc() has on them, too, which ends
+ * the child inside of fork().
  *
  * It has to come before any other call. Where somebody else in the process was
  * first, it fails if he did not want it, and is no news if he did (NCCL does
@@ -138,9 +145,12 @@ static void
 survive_forks(void *handle)
 {
 	void *address = dlsym(handle, "ibv_fork_init");
+	void *ask = dlsym(handle, "ibv_is_fork_initialized");
 	int (*fork_init)(void);
+	int (*is_initialized)(void);
 
-	if (!address)
+	memcpy(&is_initialized, &ask, sizeof(is_initialized));
+	if (!address || (ask && is_initialized() == FORK_UNNEEDED))
 		return;
 	memcpy(&fork_init, &address, sizeof(fork_init));
 	(void)fork_init();
