@@ -150,7 +150,7 @@ rail_clear(struct kv_rdmalink *l, struct kv_rdmarail *rail)
 	while (bits)
 		kv_rdmarail_drop(l->slots[kv_rdmalink_pop(&bits)], -ECANCELED);
 	*rail = (struct kv_rdmarail){ 0 };
-	l->share[rail - l->rails] = (struct kv_rdmashare_rail){ 0 };
+	kv_rdmarail_share(l, rail);
 }
 
 static struct kv_rdmarail *

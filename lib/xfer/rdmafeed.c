@@ -41,19 +41,22 @@ ports_of_list(const struct kv_rdmarange *list, uint64_t bytes)
 	return ports;
 }
 
-/* Those that are up, and, with a transfer, can be used for it. */
+/* Those that can be used for it; found out again when rails have changed. */
 static uint32_t
-rails_of(const struct kv_rdmalink *l, const struct kv_rdmaxfer *x)
+rails_of(const struct kv_rdmalink *l, struct kv_rdmaxfer *x)
 {
 	const struct kv_rdmarail *rail = l->rails;
-	uint32_t rails = 0;
 	unsigned i;
 
+	if (x->rails_as_of == l->rails_changed)
+		return x->rails;
+	x->rails_as_of = l->rails_changed;
+	x->rails = 0;
 	for (i = 0; i < l->n_rails; i++, rail++)
-		if (rail->up && (!x || (x->near_ports >> rail->near & 1 &&
-					x->far_ports >> rail->far & 1)))
-			rails |= 1u << i;
-	return rails;
+		if (rail->up && x->near_ports >> rail->near & 1 &&
+		    x->far_ports >> rail->far & 1)
+			x->rails |= (uint16_t)(1u << i);
+	return x->rails;
 }
 
 void
@@ -61,6 +64,7 @@ kv_rdmafeed_ports(struct kv_rdmaxfer *x)
 {
 	x->near_ports = ports_of_list(x->near, x->bytes);
 	x->far_ports = ports_of_list(x->far, x->bytes);
+	x->rails_as_of = 0;
 }
 
 /* ---- posting ---- */
@@ -79,6 +83,18 @@ rail_slot(const struct kv_rdmalink *l, unsigned rail)
 	return best && best->busy < KV_RDMALINK_DEPTH ? best : NULL;
 }
 
+static bool
+has_room(const struct kv_rdmalink *l, uint32_t rails)
+{
+	while (rails) {
+		if (l->share[__builtin_ctz(rails)].under_way <
+		    DEEP * SLICE_BYTES)
+			return true;
+		rails &= rails - 1;
+	}
+	return false;
+}
+
 /* For the next slice, of at most *bytes. NULL: for now none takes one. */
 static struct kv_rdmaslot *
 slot_pick(const struct kv_rdmalink *l, uint32_t rails, uint64_t *bytes)
@@ -90,25 +106,19 @@ slot_pick(const struct kv_rdmalink *l, uint32_t rails, uint64_t *bytes)
 	};
 	const struct kv_rdmashare_rail *share = l->share;
 	struct kv_rdmashare_rail some[KV_RDMALINK_RAILS];
-	uint64_t now = kv_loop_now(l->loop);
 	struct kv_rdmaslot *s;
 	unsigned i;
 	int at;
 
-	for (;;) {
-		for (i = 0; i < l->n_rails; i++)
-			if (l->share[i].speed > 0 && !(rails >> i & 1))
-				break;
-		if (i < l->n_rails) {
-			for (i = 0; i < l->n_rails; i++) {
-				some[i] = l->share[i];
-				if (!(rails >> i & 1))
-					some[i].speed = 0;
-			}
+	while (has_room(l, rails)) {
+		for (i = 0; i < l->n_rails && rails != l->rails_up; i++) {
 			share = some;
+			some[i] = l->share[i];
+			if (!(rails >> i & 1))
+				some[i].speed = 0;
 		}
-		at = kv_rdmashare_pick(&shape, share, l->n_rails, l->left, now,
-				       bytes);
+		at = kv_rdmashare_pick(&shape, share, l->n_rails, l->left,
+				       kv_loop_now(l->loop), bytes);
 		if (at < 0)
 			return NULL;
 		s = rail_slot(l, (unsigned)at);
@@ -116,6 +126,7 @@ slot_pick(const struct kv_rdmalink *l, uint32_t rails, uint64_t *bytes)
 			return s;
 		rails &= ~(1u << at);
 	}
+	return NULL;
 }
 
 static struct kv_rdmaslice *
@@ -313,7 +324,7 @@ waits_for_fence(const struct kv_rdmalink *l, const struct kv_rdmaxfer *x)
 void
 kv_rdmafeed_queue(struct kv_rdmalink *l)
 {
-	uint32_t all = rails_of(l, NULL), rails;
+	uint32_t rails;
 	struct kv_rdmaxfer *x, *tmp;
 
 	KV_LIST_FOREACH_SAFE(x, tmp, &l->queue, link) {
@@ -322,7 +333,7 @@ kv_rdmafeed_queue(struct kv_rdmalink *l)
 			continue;
 		rails = rails_of(l, x);
 		if (!feed(l, x, rails)) {
-			if (rails == all)
+			if (rails == l->rails_up)
 				return;
 			continue;
 		}

@@ -110,11 +110,13 @@ kv_rdmafence_send(struct kv_rdmalink *l)
 	struct kv_le32 *qps;
 	void *tail;
 
-	if (l->is_fencing || !kv_conn_is_open(l->c))
+	if ((!l->collected && !l->has_to_tell) || l->is_fencing ||
+	    !kv_conn_is_open(l->c))
 		return true;
 	if (kv_conn_is_full(l->c))
 		return false;
 	n = ask_in(l, &l->flying, ask_in(l, &l->queue, 0));
+	l->has_to_tell = n == XFERS_MAX;
 	if (n == 0 && n_qps == 0)
 		return true;
 	body = kv_conn_begin_tail(l->c, KV_MSG_QPFENCE, ++l->fences, 0,

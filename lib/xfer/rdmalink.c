@@ -23,6 +23,7 @@ kv_rdmalink_new(struct kv_rdmaloop *rl, struct kv_conn *c,
 	l->loop = rl->loop;
 	l->c = c;
 	l->o = *o;
+	l->rails_changed = 1;
 	kv_rng_seed(&l->rng, o->token);
 	kv_rdmadial_init(l);
 	kv_rdmamove_init(l);

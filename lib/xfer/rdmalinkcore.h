@@ -124,6 +124,8 @@ struct kv_rdmalink {
 	struct kv_rdmarail rails[KV_RDMALINK_RAILS];
 	struct kv_rdmashare_rail share[KV_RDMALINK_RAILS];
 	unsigned n_rails; /* up to the last one that is used */
+	uint32_t rails_up;
+	uint32_t rails_changed; /* times, from 1 on */
 	struct kv_rdmaslot *slots[KV_RDMALINK_SLOTS];
 	uint64_t up;      /* bits of slots that are UP */
 	uint64_t waiting; /* of those that are not forgotten yet: writes there
@@ -154,6 +156,7 @@ struct kv_rdmalink {
 	uint64_t collected; /* slots to be fenced by the other side, */
 	uint64_t sent;      /* and those in the QPFENCE under way */
 	bool is_fencing;    /* one is */
+	bool has_to_tell;   /* of transfers that are given up */
 	uint64_t fences;    /* ever */
 
 	/* rdmaend.c */

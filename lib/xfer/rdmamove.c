@@ -205,6 +205,7 @@ parts_fence(struct kv_rdmalink *l, struct kv_rdmaxfer *x)
 
 	x->is_fenced = true;
 	l->is_changed = true;
+	l->has_to_tell |= x->kind == KV_RDMAXFER_WRITE;
 	if (x->kind == KV_RDMAXFER_READ && x->status != -ECANCELED)
 		return;
 	while (bits) {

@@ -93,6 +93,9 @@ kv_rdmarail_share(struct kv_rdmalink *l, struct kv_rdmarail *rail)
 	unsigned i = (unsigned)(rail - l->rails);
 
 	l->share[i].speed = rail->up ? rail->speed * rail->ramp : 0;
+	l->rails_up &= ~(1u << i);
+	l->rails_up |= (uint32_t)(rail->up != 0) << i;
+	l->rails_changed++;
 	if (i >= l->n_rails)
 		l->n_rails = i + 1;
 }
@@ -319,7 +322,8 @@ make_room(struct kv_rdmalink *l, const struct kv_rdmarail *rail)
 		if (!oldest || s->id < oldest->id)
 			oldest = s;
 	}
-	kv_rdmarail_drop(oldest, -ECANCELED);
+	if (oldest)
+		kv_rdmarail_drop(oldest, -ECANCELED);
 }
 
 static int
