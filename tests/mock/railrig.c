@@ -14,7 +14,16 @@ struct simnet *railrig_net;
 struct kv_loop *railrig_loop;
 
 static struct kv_clock clock_;
+static bool may_fail;
 static struct kv_listener *listener;
+
+static void
+check_made(const void *p)
+{
+	if (!p && may_fail)
+		exit(RAILRIG_FAILED);
+	assert_non_null(p);
+}
 
 /* ---- ports ---- */
 
@@ -105,7 +114,7 @@ end_open(const struct railrig_opts *o, int end)
 	e->r.n = e->n;
 	nics_open(e);
 	e->rl = kv_rdmaloop_new(&e->r, railrig_loop, end == 1);
-	assert_non_null(e->rl);
+	check_made(e->rl);
 	e->buf = malloc(bytes_of(o));
 	assert_int_equal(kv_rdmamr_register(&e->mr, e->r.ports, e->n, e->buf,
 					    bytes_of(o),
@@ -166,7 +175,7 @@ conns_open(uint64_t seed)
 	listener = railrig[1].net->listen(railrig[1].net, railrig_loop,
 					  "tcp:b:5000", on_accept, NULL, bound,
 					  &err);
-	assert_non_null(listener);
+	check_made(listener);
 	railrig[0].net->connect(railrig[0].net, railrig_loop, "tcp:b:5000",
 				clock_.ns + KV_NS_PER_S, on_connect, NULL);
 	railrig_ms(1);
@@ -174,7 +183,7 @@ conns_open(uint64_t seed)
 		assert_non_null(railrig[i].stream);
 		railrig[i].c = kv_conn_new(railrig_loop, railrig[i].stream,
 					   &conn_ops, &railrig[i]);
-		assert_non_null(railrig[i].c);
+		check_made(railrig[i].c);
 	}
 }
 
@@ -203,7 +212,7 @@ links_open(void)
 
 		railrig[i].l =
 			kv_rdmalink_new(railrig[i].rl, railrig[i].c, &lo);
-		assert_non_null(railrig[i].l);
+		check_made(railrig[i].l);
 	}
 }
 
@@ -223,9 +232,10 @@ railrig_open(const struct railrig_opts *opts)
 	struct kv_rng rng;
 	int i;
 
+	may_fail = opts->may_fail;
 	clock_ = (struct kv_clock){ .is_virtual = true, .ns = KV_NS_PER_S };
 	railrig_loop = kv_loop_new(&clock_);
-	assert_non_null(railrig_loop);
+	check_made(railrig_loop);
 	railrig_hca = hca_new(railrig_loop, &clock_, &o);
 	kv_rng_seed(&rng, opts->seed);
 	for (i = 0; i < 2; i++) {
@@ -233,8 +243,7 @@ railrig_open(const struct railrig_opts *opts)
 		kv_rng_bytes(&rng, railrig[i].buf, bytes_of(opts));
 	}
 	conns_open(opts->seed);
-	if (!opts->is_quiet)
-		links_open();
+	links_open();
 }
 
 void

@@ -18,6 +18,7 @@ enum {
 	RAILRIG_PORTS = 4,
 	RAILRIG_BYTES = 8 << 20,
 	RAILRIG_RANGES = 40,
+	RAILRIG_FAILED = 2, /* exit code */
 };
 
 #define RAILRIG_TOKEN UINT64_C(0x5eed0fa11)
@@ -51,7 +52,7 @@ struct railrig_opts {
 	bool is_flat;
 	/* Port i of end 1 is in the network of the i-th last of end 0. */
 	bool is_crossed;
-	bool is_quiet; /* no link is made */
+	bool may_fail; /* then the process ends with RAILRIG_FAILED */
 };
 
 extern struct railrig_end railrig[2];

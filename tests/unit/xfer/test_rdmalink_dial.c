@@ -245,7 +245,7 @@ stranger_over(struct kv_rdmaconn *c, int why)
 
 /* What it is told; 1: it got in. */
 static int
-knock(const void *word, size_t bytes)
+knock_and_stay(const void *word, size_t bytes)
 {
 	static const struct kv_rdmaconn_ops ops = { stranger_make,
 						    stranger_ready,
@@ -267,10 +267,18 @@ knock(const void *word, size_t bytes)
 				  (struct sockaddr *)&to, &o);
 	assert_non_null(stranger);
 	railrig_ms(10);
-	kv_rdmacm_give_up(stranger);
+	return stranger_why;
+}
+
+static int
+knock(const void *word, size_t bytes)
+{
+	int why = knock_and_stay(word, bytes);
+
+	kv_rdmacm_give_up(kv_steal_ptr(&stranger));
 	kv_rdmaqp_free(kv_steal_ptr(&stranger_qp));
 	railrig_ms(10);
-	return stranger_why;
+	return why;
 }
 
 static void
@@ -308,6 +316,42 @@ strangers_are_refused(void **state)
 	assert_int_equal(knock("?", 1), -ECONNREFUSED);
 	assert_int_equal(knock(NULL, 0), -ECONNREFUSED);
 	railrig_move(1, KV_RDMAXFER_WRITE, 0, 0, 1 << 20);
+}
+
+/* Whoever dials keeps two of a pair of ports: of more the oldest goes. */
+static void
+old_ones_make_room(void **state)
+{
+	struct kv_rdmalink *l;
+	struct kv_rail_word w = {
+		.magic = kv_le32(KV_RAIL_MAGIC),
+		.token = kv_le64(RAILRIG_TOKEN),
+	};
+	struct kv_rdmaconn *conns[3];
+	struct kv_rdmaqp *qps[3];
+	unsigned i;
+
+	(void)state;
+	open_n(1, 1);
+	l = railrig[1].l;
+	railrig_connect();
+	for (i = 0; i < 3; i++) {
+		w.qp = kv_le32(77 + i);
+		assert_int_equal(knock_and_stay(&w, sizeof(w)), 1);
+		conns[i] = kv_steal_ptr(&stranger);
+		qps[i] = kv_steal_ptr(&stranger_qp);
+		if (i == 1)
+			assert_non_null(kv_rdmarail_find(l, 0));
+	}
+	assert_null(kv_rdmarail_find(l, 0));
+	assert_non_null(kv_rdmarail_find(l, 1));
+	assert_int_equal(__builtin_popcountll(l->rails[0].slots), 4);
+	for (i = 0; i < 3; i++) {
+		kv_rdmacm_give_up(conns[i]);
+		kv_rdmaqp_free(qps[i]);
+	}
+	railrig_ms(1000);
+	assert_int_equal(__builtin_popcountll(l->rails[0].slots), 2);
 }
 
 /* ---- what the other side says ---- */
@@ -571,6 +615,7 @@ main(void)
 		TEST(pauses_grow),
 		TEST(other_ports_take_their_place),
 		TEST(strangers_are_refused),
+		TEST(old_ones_make_room),
 		TEST(broken_rails_are_seen),
 		TEST(broken_fences_are_seen),
 		TEST(unknown_names_are_answered),
