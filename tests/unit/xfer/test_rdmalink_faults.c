@@ -1,9 +1,11 @@
 /* Without memory, at each place: rails come later, or not at all. */
 #include "xfer/rdmalink.h"
 
+#include "base/num.h"
 #include "nth_fault.h"
 #include "railrig.h"
 #include "test.h"
+#include "xfer/rdmalinkcore.h"
 
 enum {
 	OVER = 0, /* no place was left */
@@ -37,6 +39,15 @@ is_good(const struct railrig_move *m)
 	       m->status == -EIO;
 }
 
+static unsigned
+rails_that_can_be(void)
+{
+	struct kv_rail_rec recs[KV_RAILS_MAX];
+
+	return (unsigned)kv_min_u64(railrig[0].rl->n_ports,
+				    kv_rdmaloop_rails(railrig[1].rl, recs));
+}
+
 static int
 move_with_fault(void)
 {
@@ -66,7 +77,7 @@ move_with_fault(void)
 		if (m[i].x.over.fn && !is_good(&m[i]))
 			return 99;
 	if (railrig[0].l && railrig[1].l && !railrig[1].is_broken &&
-	    kv_rdmalink_rails(railrig[0].l) != 2)
+	    kv_rdmalink_rails(railrig[0].l) != rails_that_can_be())
 		return 98;
 	code = is_fault_left() ? OVER : LIVES;
 	railrig_close();
