@@ -86,9 +86,10 @@ rail_slot(const struct kv_rdmalink *l, unsigned rail)
 static bool
 has_room(const struct kv_rdmalink *l, uint32_t rails)
 {
+	uint64_t most = DEEP * (uint64_t)l->rl->r->env.slice_bytes;
+
 	while (rails) {
-		if (l->share[__builtin_ctz(rails)].under_way <
-		    DEEP * SLICE_BYTES)
+		if (l->share[__builtin_ctz(rails)].under_way < most)
 			return true;
 		rails &= rails - 1;
 	}
