@@ -4,7 +4,8 @@
 /*
  * Which rail takes the next slice, and how large that is. Each rail has a few
  * slices under way and takes more as they end, so that a fast one takes more
- * often than a slow one, whatever their speeds are said to be. None takes more
+ * often than a slow one, whatever their speeds are said to be; and one that is
+ * seen to be slower than it should is taken for that. None takes more
  * than it moves until all of them together are done: so they end at the same
  * time, and the last slices are as small as that needs. Pure.
  */
@@ -20,9 +21,15 @@ struct kv_rdmashare {
 
 /* Zeroed before. */
 struct kv_rdmashare_rail {
-	double speed;       /* bytes a nanosecond; 0: it takes nothing now */
+	double speed;       /* bytes a nanosecond, as it is said to do; 0: it
+			     * takes nothing now */
+	double seen;        /* as it did when it last had enough work; 0: it
+			     * never had */
 	uint64_t under_way; /* bytes posted and not done */
 	uint64_t busy_ns;   /* until then, if it is as fast as that */
+	/* What it has done since then without a pause; 0: it had one. */
+	uint64_t since_ns;
+	uint64_t since_bytes;
 };
 
 /*

@@ -393,6 +393,10 @@ cluster_new(const struct cluster_opts *o)
 	size_t used = 0;
 	unsigned i;
 
+	if (o->latency_ns) {
+		net.latency_ns = o->latency_ns;
+		net.jitter_ns = 0;
+	}
 	assert(cl && o->masters <= MASTERS_MAX && o->nodes <= NODES_MAX &&
 	       o->requesters <= REQUESTERS_MAX);
 	kv_log_set_level(getenv("SIM_LOG") ? KV_LOG_DEBUG : KV_LOG_ERR);

@@ -60,8 +60,9 @@ struct cluster_opts {
 	uint64_t pool_bytes; /* of each node */
 	uint64_t size_max;   /* of a value */
 	unsigned replicas_max;
-	unsigned files; /* bits: nodes with a pool that outlives them */
-	bool chunked;   /* see simnet.h */
+	unsigned files;      /* bits: nodes with a pool that outlives them */
+	bool chunked;        /* see simnet.h */
+	uint64_t latency_ns; /* one way between hosts; 0: 50 us, and jitter */
 	/* NULL: none. Outlives the cluster. */
 	struct cluster_rdma *rdma;
 };

@@ -12,24 +12,35 @@ struct cluster *cl;
 struct sim_requester *far;
 
 void
-railcall_begin(unsigned n_rails, uint64_t seed)
+railcall_begin_with(const struct railcall_opts *ro)
 {
-	const struct simrails_opts ro = { .seed = seed, .rails = n_rails };
 	const struct cluster_opts o = {
-		.seed = seed,
+		.seed = ro->rails.seed,
 		.masters = 1,
 		.nodes = 1,
 		.requesters = 2,
 		.keys = 1,
-		.pool_bytes = POOL_BYTES,
+		.pool_bytes = ro->pool_bytes,
+		.latency_ns = ro->latency_ns,
 		.size_max = 100,
 		.replicas_max = 1,
-		.rdma = simrails_rdma(rails = simrails_new(&ro)),
+		.rdma = simrails_rdma(rails = simrails_new(&ro->rails)),
 	};
 
 	cl = cluster_new(&o);
 	far = &cl->requesters[1];
 	cluster_run(cl, 3 * KV_NS_PER_S);
+}
+
+void
+railcall_begin(unsigned n_rails, uint64_t seed)
+{
+	const struct railcall_opts o = {
+		.rails = { .seed = seed, .rails = n_rails },
+		.pool_bytes = POOL_BYTES,
+	};
+
+	railcall_begin_with(&o);
 }
 
 void
@@ -44,13 +55,19 @@ railcall_end(void)
 static void
 put_done(struct kv_putop *op)
 {
-	KV_CONTAINER_OF(op, struct railcall, put)->is_done = true;
+	struct railcall *c = KV_CONTAINER_OF(op, struct railcall, put);
+
+	c->is_done = true;
+	c->done_ns = cl->clock.ns;
 }
 
 static void
 get_done(struct kv_getop *op)
 {
-	KV_CONTAINER_OF(op, struct railcall, get)->is_done = true;
+	struct railcall *c = KV_CONTAINER_OF(op, struct railcall, get);
+
+	c->is_done = true;
+	c->done_ns = cl->clock.ns;
 }
 
 /* What stands at `at` of the value of a key. */

@@ -17,6 +17,12 @@ extern struct cluster *cl;
 extern struct sim_requester *far; /* beside no node */
 
 void railcall_begin(unsigned n_rails, uint64_t seed);
+struct railcall_opts {
+	struct simrails_opts rails;
+	uint64_t pool_bytes;
+	uint64_t latency_ns; /* of everything else, as of rails */
+};
+void railcall_begin_with(const struct railcall_opts *o);
 /* Which looks for what is left pinned. */
 void railcall_end(void);
 
@@ -34,6 +40,7 @@ struct railcall {
 	size_t size;
 	bool is_registered;
 	bool is_done;
+	uint64_t done_ns; /* when */
 };
 
 void railcall_new(struct railcall *c, size_t size, bool is_registered);

@@ -56,10 +56,11 @@ static void
 begin(struct cluster_rdma *r, struct kv_loop *loop, struct kv_clock *clock)
 {
 	struct simrails *s = of(r);
+	uint64_t latency = s->o.latency_ns;
 	const struct hca_opts o = {
 		.seed = s->o.seed,
-		.latency_ns = 2 * KV_NS_PER_US,
-		.jitter_ns = 5 * KV_NS_PER_US,
+		.latency_ns = latency ? latency : 2 * KV_NS_PER_US,
+		.jitter_ns = latency ? 0 : 5 * KV_NS_PER_US,
 		.place_ns = 2 * KV_NS_PER_US,
 		.flush_ns = 100 * KV_NS_PER_US,
 	};

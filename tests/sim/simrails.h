@@ -21,7 +21,8 @@ struct simrails;
 struct simrails_opts {
 	uint64_t seed;
 	unsigned rails;
-	double gbps; /* of each; 0: 100 */
+	double gbps;         /* of each; 0: 100 */
+	uint64_t latency_ns; /* one way; 0: 2 us, and jitter */
 };
 
 /* For one cluster, as struct cluster_opts.rdma; free it after that one. Never
