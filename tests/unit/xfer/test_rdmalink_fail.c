@@ -486,6 +486,26 @@ a_canceled_transfer_touches_nothing(void **state)
 	}
 }
 
+/* However slow the rail is. */
+static void
+it_is_not_waited_for(void **state)
+{
+	unsigned k;
+
+	(void)state;
+	for (k = 0; k < KV_ARRAY_LEN(kinds); k++) {
+		begin(0, kinds[k]);
+		m.on_done = m.on_end = NULL;
+		hca_rate(railrig[0].ports[0], 0.1);
+		hca_rate(railrig[1].ports[0], 0.1);
+		railrig_us(100);
+		kv_rdmalink_cancel(&m.x);
+		railrig_ms(1);
+		expect_over(-ECANCELED, -EIO);
+		railrig_ms(1000);
+	}
+}
+
 static void
 one_that_is_not_posted_ends_at_once(void **state)
 {
@@ -535,6 +555,7 @@ main(void)
 		TWO(what_is_started_then_is_over_at_once),
 		TWO(done_may_start_it_again),
 		TWO(a_canceled_transfer_touches_nothing),
+		TWO(it_is_not_waited_for),
 		TWO(one_that_is_not_posted_ends_at_once),
 	};
 

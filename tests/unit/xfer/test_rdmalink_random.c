@@ -32,6 +32,7 @@ static unsigned n_trials;
 static bool is_used[2][BLOCKS];
 static uint8_t fills[2][BLOCKS]; /* of those that are not used */
 static uint64_t seed;
+static bool is_going; /* a link was freed */
 
 static uint64_t
 upto(uint64_t n)
@@ -126,7 +127,8 @@ on_done(struct railrig_move *m)
 	if (m->status == 0 && m->x.kind != KV_RDMAXFER_WRITE)
 		check_bytes(t, is_read ? m->mover : !m->mover);
 	blocks_free(m->mover, t);
-	if (m->x.kind != KV_RDMAXFER_WRITE)
+	/* Without the link nobody knows of the other side's. */
+	if (m->x.kind != KV_RDMAXFER_WRITE && !is_going)
 		blocks_free(!m->mover, t);
 }
 
@@ -309,9 +311,44 @@ begin(void)
 	railrig_open(&o);
 	railrig_connect();
 	n_trials = 0;
+	is_going = false;
 	for (i = 0; i < 2; i++)
 		for (b = 0; b < BLOCKS; b++)
 			block_free((int)i, b);
+}
+
+/* A link goes in the middle, and the other one with its connection. */
+static void
+end_suddenly(void)
+{
+	unsigned i, b;
+
+	is_going = true;
+	railrig_end_free((int)upto(1));
+	railrig_ms(50);
+	assert_true(!railrig[0].l && !railrig[1].l);
+	trials_check();
+	for (i = 0; i < 2; i++)
+		for (b = 0; b < BLOCKS; b++)
+			block_free((int)i, b);
+	all_is_well();
+	railrig_ms(3000);
+	unused_check();
+}
+
+static void
+end_well(void)
+{
+	all_is_well();
+	railrig_ms(15000);
+	unused_check();
+	trials_check();
+	assert_false(railrig[0].is_broken || railrig[1].is_broken);
+	if (kv_rdmalink_rails(railrig[0].l) == 0)
+		fail_msg("seed %llu: no rail came back",
+			 (unsigned long long)seed);
+	railrig_move(0, KV_RDMAXFER_WRITE, 0, 0, 100000);
+	railrig_move(1, KV_RDMAXFER_READ, 0, 0, 100000);
 }
 
 static void
@@ -329,17 +366,10 @@ run_seed(void)
 		railrig_us(upto(7) ? (unsigned)upto(60)
 				   : (unsigned)upto(600000));
 	}
-	all_is_well();
-	railrig_ms(15000);
-	unused_check();
-	trials_check();
-	assert_false(railrig[0].is_broken || railrig[1].is_broken);
-	n = kv_rdmalink_rails(railrig[0].l);
-	if (n == 0)
-		fail_msg("seed %llu: no rail came back",
-			 (unsigned long long)seed);
-	railrig_move(0, KV_RDMAXFER_WRITE, 0, 0, 100000);
-	railrig_move(1, KV_RDMAXFER_READ, 0, 0, 100000);
+	if (upto(3) == 0)
+		end_suddenly();
+	else
+		end_well();
 	railrig_close();
 	for (i = 0; i < n_trials; i++)
 		free(trials[i].sent);
