@@ -188,6 +188,19 @@ print_link(struct kv_out *out, const struct kv_link_info *link)
 	return is_up ? 0 : 1;
 }
 
+static const char *
+protocol_of(enum kv_protocol p)
+{
+	switch (p) {
+	case KV_PROTOCOL_TCP:
+		return "tcp";
+	case KV_PROTOCOL_RDMA:
+		return "rdma";
+	default:
+		return "auto";
+	}
+}
+
 /* As this process would reach it, if it was an engine. */
 static int
 engine_link(struct kvdiag *d)
@@ -196,6 +209,8 @@ engine_link(struct kvdiag *d)
 		.size = sizeof(o),
 		.listen = "127.0.0.1:0",
 		.timeout_ms = kv_tool_timeout_ms(&d->common, 0),
+		.protocol = protocol_of(kv_opts_protocol(&d->common)),
+		.device = d->common.conf.device_name,
 	};
 	char text[512], *why;
 	struct kv_engine *e = kv_engine_open(&o, text, sizeof(text));
