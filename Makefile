@@ -155,7 +155,7 @@ run-fuzz: $(FUZZ)
 
 C_FILES = $(SRC) $(HEADERS) $(wildcard tests/*/*.h tests/api/*.c)
 SCRIPTS = .ci/run $(wildcard scripts/* tests/lib/*.sh tests/it/*.t \
-	tests/long/*.t tests/vm/*)
+	tests/long/*.t) $(filter-out %.c,$(wildcard tests/vm/*))
 MANUALS = $(wildcard man/*.[1-8])
 LINTS := $(addprefix lint-,layers symbols man proto format cppcheck shell mdoc)
 lint:		## all checks of sources, scripts and manuals

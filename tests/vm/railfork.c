@@ -61,13 +61,16 @@ main(int argc, char **argv)
 	char err[256];
 	int rc;
 
-	if (argc < 2 || !memory)
+	if (argc < 2 || !memory) {
+		free(memory);
 		return 64;
+	}
 	memset(memory, 1, BYTES);
 	o.listen = argv[1];
 	e = kv_engine_open(&o, err, sizeof(err));
 	if (!e) {
 		fprintf(stderr, "railfork: %s\n", err);
+		free(memory);
 		return 1;
 	}
 	rc = kv_engine_register(e, memory, BYTES) ? 1 : fork_one();
