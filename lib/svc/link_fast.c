@@ -122,10 +122,11 @@ paused(struct kv_timer *t)
 static void
 fast_close(struct kv_link *l, int status)
 {
-	kv_loop_timer_del(&l->fast_pause);
 	if (l->fast_dial)
 		kv_rdmacall_cancel(kv_steal_ptr(&l->fast_dial));
 	kv_link_end_close(&l->fast, status);
+	/* An unanswered HELLO fails within, and begins a pause. */
+	kv_loop_timer_del(&l->fast_pause);
 }
 
 void
