@@ -136,6 +136,7 @@ kv_rdmarail_die(struct kv_rdmaslot *s, int why)
 {
 	struct kv_rdmalink *l = s->l;
 	struct kv_rdmarail *rail = s->rail;
+	struct kv_rdmashare_rail *share;
 	uint64_t bit = kv_rdmaslot_bit(s);
 
 	if (s->state >= KV_RDMASLOT_DYING)
@@ -147,8 +148,11 @@ kv_rdmarail_die(struct kv_rdmaslot *s, int why)
 	kv_rdmafence_collect(s);
 	s->progress_ns = kv_loop_now(l->loop);
 	if (rail) {
-		kv_rdmashare_done(&l->share[rail - l->rails], s->progress_ns,
-				  s->under_way);
+		share = &l->share[rail - l->rails];
+		kv_rdmashare_done(share, s->progress_ns, s->under_way);
+		/* That was no work done. */
+		share->seen = 0;
+		share->since_ns = 0;
 		rail->slots &= ~bit;
 		rail->up &= ~bit;
 		if (!rail->up)

@@ -308,6 +308,33 @@ a_rail_that_returns_begins_slowly(void **state)
 	assert_true(l->share[0].speed == l->share[1].speed);
 }
 
+/* What it did not do while it was cut is not held against it. */
+static void
+and_is_as_fast_as_before(void **state)
+{
+	unsigned i, k;
+	uint64_t start;
+
+	(void)state;
+	for (k = 0; k < 3; k++) {
+		begin(0, KV_RDMAXFER_WRITE);
+		railrig_us(100 + 50 * k);
+		hca_cut(railrig[0].ports[0], NULL, true);
+		railrig_ms(1500);
+		expect_over(0, 0);
+		hca_cut(railrig[0].ports[0], NULL, false);
+		railrig_ms(10000);
+		for (i = 0; i < 4; i++) {
+			start = railrig_now();
+			begin(0, KV_RDMAXFER_WRITE);
+			railrig_ms(10);
+			expect_over(0, 0);
+		}
+		/* 6 MiB at 25 bytes a nanosecond: 252 us. */
+		assert_in_range(m.done_ns - start, 250000, 320000);
+	}
+}
+
 static void
 a_nic_that_swallows_work_is_not_waited_for(void **state)
 {
@@ -546,6 +573,7 @@ main(void)
 		TWO(what_is_there_is_not_sent_again),
 		ONE(nor_is_it_failed_when_no_rail_is_left),
 		TWO(a_rail_that_returns_begins_slowly),
+		TWO(and_is_as_fast_as_before),
 		TWO(a_nic_that_swallows_work_is_not_waited_for),
 		TWO(a_device_is_removed_here),
 		TWO(or_there),
