@@ -36,6 +36,18 @@ sent()
 	cat "/sys/class/infiniband/rx$1$2/ports/1/hw_counters/sent_pkts"
 }
 
+is_flowing()
+{
+	[ $(($(sent a 0) + $(sent a 1))) -gt $((before + 1000)) ]
+}
+
+# flowing: waits until bytes leave host a by rails
+flowing()
+{
+	before=$(($(sent a 0) + $(sent a 1)))
+	try_for 20 is_flowing
+}
+
 # path_is REGEX NAME: within ten seconds, which is longer than rails rest
 path_is()
 {
@@ -61,7 +73,7 @@ right 3
 ok 'went over the rails' \
 	test $(($(sent a 0) + $(sent a 1) - before)) -gt 10000
 
-(sleep 1 && cut_link 0) &
+(flowing; cut_link 0) &
 ok 'a rail is cut in the middle' \
 	$A "$io" batch "10.76.0.2:$port" 1 1000 1000 1000 1000
 wait $!
@@ -74,7 +86,7 @@ mend_link 0
 mend_link 1
 path_is '^rdma: 2 rails$' 'mended'
 
-(sleep 1 && cut_link 0 && cut_link 1 && cut_link ctl) &
+(flowing; cut_link 0; cut_link 1; cut_link ctl) &
 ok 'all links are cut' $A "$io" flood "10.76.0.2:$port" $bytes 3000
 wait $!
 like "$(cat out)" '^ETIMEOUT after (2[89]|3[0-9])[0-9][0-9] ms$' \
@@ -85,7 +97,7 @@ mend_link ctl
 ok 'afterwards all is well' $A "$io" batch "10.76.0.2:$port" 1 100
 right 1
 
-(sleep 1 && kill -9 $server) &
+(flowing; kill -9 $server) &
 ok 'the peer is killed' $A "$io" flood "10.76.0.2:$port" $bytes 20000
 wait $!
 like "$(cat out)" '^(EUNREACHABLE|ECONNLOST) after [0-9]{1,4} ms$' \
