@@ -1,5 +1,6 @@
 #include "svc/windows.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -154,6 +155,7 @@ piece_add(struct kv_windows *w, const struct kv_windows_piece *p, size_t first)
 	}
 	if (!grow(&w->pieces, &w->room_pieces, w->n_pieces, sizeof(*w->pieces)))
 		return -ENOMEM;
+	assert(w->pieces);
 	w->pieces[w->n_pieces++] = *p;
 	w->n_loose += p->mem == LOOSE;
 	return 0;

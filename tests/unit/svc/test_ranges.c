@@ -14,7 +14,7 @@ struct kv_rdmaregion {
 	int nothing;
 };
 
-static unsigned n_regions;
+static _Atomic unsigned n_regions;
 static int refused;
 
 unsigned
