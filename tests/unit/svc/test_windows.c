@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/attr.h"
+#include "nth_fault.h"
 #include "svc/windows.h"
 #include "test.h"
 #include "wire/protodata.h"
@@ -374,11 +375,50 @@ what_nics_refuse_goes_by_tcp(void **state)
 	assert_int_equal(kv_windows_close(&w, true), 0);
 }
 
+/* ---- no memory ---- */
+
+/* 0: there was enough; 1: not, and all was given back. */
+static int
+use_all(void)
+{
+	int rc;
+
+	setup(NULL);
+	rc = kv_ranges_add(&ranges, memory + 3 * KIB * KIB, KIB);
+	if (rc == 0)
+		rc = add1(3 * KIB * KIB, KIB);
+	if (rc == 0)
+		rc = add1(0, KIB * KIB);
+	if (rc == 0)
+		rc = kv_windows_close(&w, false);
+	if (rc != 0 && rc != -ENOMEM && rc != -KV_ENOMEM)
+		return 2;
+	kv_windows_fini(&w);
+	kv_ranges_fini(&ranges);
+	if (n_regions != 0)
+		return 3;
+	return rc == 0 ? 0 : 1;
+}
+
+static void
+memory_runs_out_anywhere(void **state)
+{
+	unsigned n = 1;
+	int rc;
+
+	(void)state;
+	while ((rc = nth_fault_run(n, use_all)) == 1)
+		n++;
+	assert_int_equal(rc, 0);
+	assert_in_range(n, 5, 20);
+}
+
 int
 main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
+		nth_fault_test(memory_runs_out_anywhere),
 		TEST(registered_memory_is_one_window),
 		TEST(windows_are_named_once),
 		TEST(other_memory_is_registered_where_it_is_worth_it),
