@@ -83,19 +83,6 @@ rail_slot(const struct kv_rdmalink *l, unsigned rail)
 	return best && best->busy < KV_RDMALINK_DEPTH ? best : NULL;
 }
 
-static bool
-has_room(const struct kv_rdmalink *l, uint32_t rails)
-{
-	uint64_t most = DEEP * (uint64_t)l->rl->r->env.slice_bytes;
-
-	while (rails) {
-		if (l->share[__builtin_ctz(rails)].under_way < most)
-			return true;
-		rails &= rails - 1;
-	}
-	return false;
-}
-
 /* For the next slice, of at most *bytes. NULL: for now none takes one. */
 static struct kv_rdmaslot *
 slot_pick(const struct kv_rdmalink *l, uint32_t rails, uint64_t *bytes)
@@ -105,27 +92,21 @@ slot_pick(const struct kv_rdmalink *l, uint32_t rails, uint64_t *bytes)
 		.least_bytes = LEAST_BYTES,
 		.deep = DEEP,
 	};
-	const struct kv_rdmashare_rail *share = l->share;
-	struct kv_rdmashare_rail some[KV_RDMALINK_RAILS];
+	const struct kv_rdmashare_left left = {
+		.bytes = l->left,
+		.now_ns = kv_loop_now(l->loop),
+		.slice = bytes,
+	};
 	struct kv_rdmaslot *s;
-	unsigned i;
 	int at;
 
-	while (has_room(l, rails)) {
-		for (i = 0; i < l->n_rails && rails != l->rails_up; i++) {
-			share = some;
-			some[i] = l->share[i];
-			if (!(rails >> i & 1))
-				some[i].speed = 0;
-		}
-		at = kv_rdmashare_pick(&shape, share, l->n_rails, l->left,
-				       kv_loop_now(l->loop), bytes);
+	for (; rails; rails &= ~(1u << at)) {
+		at = kv_rdmashare_pick(&shape, l->share, rails, &left);
 		if (at < 0)
 			return NULL;
 		s = rail_slot(l, (unsigned)at);
 		if (s)
 			return s;
-		rails &= ~(1u << at);
 	}
 	return NULL;
 }

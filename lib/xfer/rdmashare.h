@@ -32,14 +32,20 @@ struct kv_rdmashare_rail {
 	uint64_t since_bytes;
 };
 
+struct kv_rdmashare_left {
+	uint64_t bytes; /* > 0, of all transfers together */
+	uint64_t now_ns;
+	uint64_t *slice; /* out: how large the next one may be */
+};
+
 /*
- * The rail for the next slice of what is left, of all transfers together, and
- * in *bytes how large that may be; -1: none for now, and some of what is under
- * way is to end first (or no rail takes anything). left > 0.
+ * The rail for the next slice of what is left, among these (bits), -1: none for
+ * now, and some of what is under way is to end first (or no rail takes
+ * anything).
  */
 int kv_rdmashare_pick(const struct kv_rdmashare *s,
-		      const struct kv_rdmashare_rail *rails, unsigned n,
-		      uint64_t left, uint64_t now_ns, uint64_t *bytes);
+		      const struct kv_rdmashare_rail *rails, uint32_t which,
+		      const struct kv_rdmashare_left *left);
 
 /* So many bytes were posted to it, and are done, well or not. */
 void kv_rdmashare_post(struct kv_rdmashare_rail *r, uint64_t now_ns,
