@@ -238,10 +238,14 @@ struct kvbench_load {
 	unsigned depth; /* threads */
 	uint64_t time_ns;
 	uint64_t calls_max; /* 0: as many as there is time for */
-	/* Call n, counted through all threads. 0 or -kv_status. */
+	/* Call n; of thread i: i, i + depth, i + 2 depth, ... So with as many
+	 * slots as threads each has its own. 0 or -kv_status. */
 	int (*call)(void *arg, uint64_t n);
 	void *arg;
-	uint64_t calls; /* out */
+	/* out */
+	uint64_t calls;
+	uint64_t whole; /* all below this one were made, */
+	uint64_t end;   /* none from this one on */
 };
 
 /* Adds to sum unless NULL. 0, or the first -kv_status that a call gave. */

@@ -8,6 +8,7 @@
 #include <sys/resource.h>
 
 #include "base/clock.h"
+#include "base/num.h"
 #include "base/sample.h"
 #include "base/thread.h"
 #include "cmd/kvbench_link.h"
@@ -17,7 +18,6 @@
 struct shared {
 	const struct kvbench_load *load;
 	uint64_t until_ns;
-	_Atomic uint64_t next;
 	_Atomic int status;
 };
 
@@ -25,6 +25,7 @@ struct worker {
 	struct shared *s;
 	pthread_t thread;
 	bool runs;
+	unsigned number;
 	uint64_t calls;
 	struct kv_hist hist;
 };
@@ -45,7 +46,7 @@ work(void *arg)
 	int rc;
 
 	while (start < s->until_ns && atomic_load(&s->status) == 0) {
-		n = atomic_fetch_add(&s->next, 1);
+		n = w->number + w->calls * load->depth;
 		if (load->calls_max > 0 && n >= load->calls_max)
 			break;
 		rc = load->call(load->arg, n);
@@ -83,6 +84,7 @@ work_all(struct shared *s, struct worker *workers)
 
 	for (i = 0; i < n; i++) {
 		workers[i].s = s;
+		workers[i].number = i;
 		kv_hist_init(&workers[i].hist);
 		if (i == 0)
 			continue;
@@ -109,9 +111,15 @@ kvbench_load_run(struct kvbench_load *load, struct kvbench_link_sum *sum)
 		return -KV_ENOMEM;
 	work_all(&s, workers);
 	ns = now_ns() - start;
-	load->calls = 0;
+	load->calls = load->end = 0;
+	load->whole = UINT64_MAX;
 	for (unsigned i = 0; i < load->depth; i++) {
+		uint64_t next = i + workers[i].calls * load->depth;
+
 		load->calls += workers[i].calls;
+		load->whole = kv_min_u64(load->whole, next);
+		/* One that failed may have been made all the same. */
+		load->end = kv_max_u64(load->end, next + 1);
 		if (sum)
 			kv_hist_merge(&sum->hist, &workers[i].hist);
 	}

@@ -174,20 +174,17 @@ puts_burst(struct calls *c, uint64_t time_ns, uint64_t calls_max,
 		.call = call_put,
 		.arg = c,
 	};
-	uint64_t n;
 	int rc, end, status;
 
 	c->first = c->w->run->node->next;
 	status = kvbench_load_run(&load, sum);
-	/* Those that failed may be there all the same. */
-	n = load.calls + load.depth;
-	c->w->run->node->next += n;
+	c->w->run->node->next += load.end;
 	rc = status ? failed(c->w, c->cell, kv_status_text(status))
 		    : check_puts(c,
-				 load.calls -
-					 kv_min_u64(load.calls, c->cell->slots),
-				 load.calls);
-	end = remove_keys(c, c->first, c->first + n);
+				 load.whole -
+					 kv_min_u64(load.whole, c->cell->slots),
+				 load.whole);
+	end = remove_keys(c, c->first, c->first + load.end);
 	if (rc == 0 && end)
 		rc = failed(c->w, c->cell, kv_status_text(end));
 	return rc;

@@ -84,6 +84,16 @@ notes_take(struct server *s)
 
 /* ---- orders ---- */
 
+/* The engine's thread and this one take turns at the memory, as the other side
+ * says. Nothing else tells the one of them what the other did: the lock of the
+ * engine's regions does. */
+static void
+hand_over(struct server *s)
+{
+	(void)kv_engine_register(s->engine, s->page, PAGE_BYTES);
+	(void)kv_engine_unregister(s->engine, s->page);
+}
+
 /* Whether they lie in the memory. */
 static bool
 slots_parse(const struct server *s, const struct kvbench_ctl_order *o,
@@ -107,10 +117,12 @@ on_slots(struct server *s, const struct kvbench_ctl_order *o, bool is_fill)
 
 	if (!slots_parse(s, o, &cell))
 		return kvbench_ctl_answer(s->fd, -EINVAL, 0, 0);
+	hand_over(s);
 	if (is_fill)
 		kvbench_load_fill(s->memory, &cell);
 	else
 		bad = kvbench_load_check(s->memory, &cell);
+	hand_over(s);
 	return kvbench_ctl_answer(s->fd, 0,
 				  bad < 0 ? cell.slots : (uint64_t)bad, 0);
 }
@@ -330,6 +342,7 @@ memory_open(struct server *s)
 	s->page->port = kv_le64(s->port);
 	s->page->has_perftest = kv_le64(s->device != NULL);
 	memcpy(s->page->magic, KVBENCH_CTL_MAGIC, sizeof(s->page->magic));
+	hand_over(s);
 	return 0;
 }
 
