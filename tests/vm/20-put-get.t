@@ -1,7 +1,7 @@
 #!/bin/sh
 # Values put by one host come back byte for byte from a node of the other one,
 # by RDMA where it may be used, and then no byte of them goes elsewhere.
-# shellcheck disable=SC2086,SC2094 # A and M are several words; no file is read
+# shellcheck disable=SC2016,SC2086,SC2094 # A, B, M are several words
 . "$(dirname "$0")/../lib/vm.sh"
 
 cd "$T" || exit 70
@@ -49,5 +49,24 @@ for way in rx tx; do
 done
 sent=$(($(packets 0) + $(packets 1)))
 ok "$sent packets over the rails" test $sent -ge $((2 * big / 4096))
+
+# ---- a node that may not lock its pool ----
+
+chmod 755 "$T"
+mkdir bin
+cp "$KV_BIN/kvclient" bin
+mkdir -m 777 open
+start low --port $A prlimit --memlock=65536 \
+	setpriv --reuid=65534 --regid=65534 --clear-groups bin/kvclient \
+	--master="$MASTERS" --host=10.76.0.1 --socket="$T/open/low" \
+	--global-segment-size=64MB
+ok '64 KiB of locked memory' \
+	try_for 30 grep -q 'the pool is not served by RDMA: ' low.log
+like "$(cat low.log)" 'RDMA: 2 RDMA devices want a pool of 64\.0 MiB locked, 128\.0 MiB in all, but the limit of locked memory is 64\.0 KiB; `ulimit -l unlimited`' \
+	'what would be enough, and how'
+ok 'a value' $A kvput "--socket=$T/open/low" low 1048577
+ok 'that goes by TCP' $B kvget $M low
+mv out got
+ok 'equal' cmp got 1048577
 end_all
 done_testing
