@@ -40,6 +40,7 @@ struct server {
 	bool has_notes;
 	uint64_t note_bytes, note_seed;
 	uint64_t notes, bad_notes;
+	uint64_t last; /* kind of order; 0: none yet */
 	struct kvbench_tool tool;
 	struct kv_rdmadev *devices; /* for perftest */
 	const struct kv_rdmadev *device;
@@ -117,7 +118,6 @@ on_slots(struct server *s, const struct kvbench_ctl_order *o, bool is_fill)
 
 	if (!slots_parse(s, o, &cell))
 		return kvbench_ctl_answer(s->fd, -EINVAL, 0, 0);
-	hand_over(s);
 	if (is_fill)
 		kvbench_load_fill(s->memory, &cell);
 	else
@@ -170,7 +170,10 @@ on_order(struct server *s, const struct kvbench_ctl_order *o)
 {
 	/* Who orders the next thing is done with it. */
 	kvbench_tool_end(&s->tool);
-	switch (kv_get64(o->type)) {
+	if (kv_get64(o->type) != s->last)
+		hand_over(s);
+	s->last = kv_get64(o->type);
+	switch (s->last) {
 	case KVBENCH_CTL_GIVE:
 		return kvbench_ctl_take_given(s->fd, s->memory, s->l->memory,
 					      kv_get64(o->v[0]));
