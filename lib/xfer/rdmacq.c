@@ -103,8 +103,8 @@ cq_lose(struct kv_rdmacq *c)
 	while (cursor);
 }
 
-/* False: nothing was there. */
-static bool
+/* How many came; fewer than WCS: now it is empty. */
+static int
 cq_take(struct kv_rdmacq *c)
 {
 	struct ibv_wc wcs[WCS];
@@ -115,13 +115,13 @@ cq_take(struct kv_rdmacq *c)
 		kv_err("rdma: the completion queue of %s is lost",
 		       c->port->v->get_device_name(c->port->ctx->device));
 		cq_lose(c);
-		return false;
+		return 0;
 	}
 	for (i = 0; i < n; i++)
 		wc_take(c, &wcs[i]);
 	if (n > 0)
 		c->last_ns = kv_loop_now(c->loop);
-	return n > 0;
+	return n;
 }
 
 void
@@ -130,9 +130,10 @@ kv_rdmacq_poll(struct kv_rdmacq *c)
 	unsigned i;
 
 	for (i = 0; i < POLL_MAX; i++)
-		if (!cq_take(c))
+		if (cq_take(c) < WCS)
 			break;
-	receives_post(c);
+	if (c->n_idle > 0)
+		receives_post(c);
 }
 
 /* The next completion makes the channel readable; what came before that, too,
@@ -144,7 +145,7 @@ cq_arm(struct kv_rdmacq *c)
 		cq_lose(c);
 		return;
 	}
-	if (cq_take(c))
+	if (cq_take(c) > 0)
 		kv_loop_defer(c->loop, &c->poll);
 }
 

@@ -7,8 +7,6 @@
 #include "xfer/rdmalinkcore.h"
 
 enum {
-	LEAST_BYTES = 64 << 10,
-	DEEP = 4,
 	PROOF_BYTES = 8, /* that a read takes to prove writes before it */
 };
 
@@ -87,21 +85,12 @@ rail_slot(const struct kv_rdmalink *l, unsigned rail)
 static struct kv_rdmaslot *
 slot_pick(const struct kv_rdmalink *l, uint32_t rails, uint64_t *bytes)
 {
-	const struct kv_rdmashare shape = {
-		.slice_bytes = l->rl->r->env.slice_bytes,
-		.least_bytes = LEAST_BYTES,
-		.deep = DEEP,
-	};
-	const struct kv_rdmashare_left left = {
-		.bytes = l->left,
-		.now_ns = kv_loop_now(l->loop),
-		.slice = bytes,
-	};
 	struct kv_rdmaslot *s;
 	int at;
 
 	for (; rails; rails &= ~(1u << at)) {
-		at = kv_rdmashare_pick(&shape, l->share, rails, &left);
+		at = kv_rdmashare_pick(&l->share, rails, l->left,
+				       kv_loop_now(l->loop), bytes);
 		if (at < 0)
 			return NULL;
 		s = rail_slot(l, (unsigned)at);
@@ -155,8 +144,8 @@ slice_fill(struct kv_rdmaslice *s)
 	wr->wr.rdma.rkey = part->far.mem->keys[slot->far];
 	slot->under_way += part->far.len;
 	l->left -= part->far.len;
-	kv_rdmashare_post(&l->share[rail - l->rails], kv_loop_now(l->loop),
-			  part->far.len);
+	kv_rdmashare_post(&l->share, (unsigned)(rail - l->rails),
+			  kv_loop_now(l->loop), part->far.len);
 }
 
 /* Puts what failed on another queue pair, once it may. False: none takes it

@@ -25,6 +25,8 @@ kv_rdmalink_new(struct kv_rdmaloop *rl, struct kv_conn *c,
 	l->o = *o;
 	l->rails_changed = 1;
 	kv_rng_seed(&l->rng, o->token);
+	kv_rdmashare_init(&l->share, rl->r->env.slice_bytes, KV_RDMALINK_LEAST,
+			  KV_RDMALINK_DEEP);
 	kv_rdmadial_init(l);
 	kv_rdmamove_init(l);
 	kv_rdmaend_init(l);

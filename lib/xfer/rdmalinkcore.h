@@ -31,9 +31,11 @@
 enum {
 	KV_RDMALINK_RAILS = 16,
 	KV_RDMALINK_SLOTS = 64,
-	KV_RDMALINK_DEPTH = 32,  /* work requests of a queue pair */
-	KV_RDMALINK_QPS_MAX = 4, /* of a rail, as others make them */
-	KV_RDMALINK_TRIES = 4,   /* of a part */
+	KV_RDMALINK_DEPTH = 32,       /* work requests of a queue pair */
+	KV_RDMALINK_QPS_MAX = 4,      /* of a rail, as others make them */
+	KV_RDMALINK_TRIES = 4,        /* of a part */
+	KV_RDMALINK_DEEP = 4,         /* full slices under way on a rail */
+	KV_RDMALINK_LEAST = 64 << 10, /* of a slice, if a rail has work */
 	KV_RDMALINK_ROUNDS = 1 << KV_RAIL_ROUND_BITS,
 	KV_RDMALINK_LINES = 64, /* lists of awaited transfers, by number */
 	KV_RDMALINK_WHY_BYTES = 160,
@@ -122,7 +124,7 @@ struct kv_rdmalink {
 	char why[KV_RDMALINK_WHY_BYTES];
 
 	struct kv_rdmarail rails[KV_RDMALINK_RAILS];
-	struct kv_rdmashare_rail share[KV_RDMALINK_RAILS];
+	struct kv_rdmashare share;
 	unsigned n_rails; /* up to the last one that is used */
 	uint32_t rails_up;
 	uint32_t rails_changed; /* times, from 1 on */

@@ -153,8 +153,8 @@ kv_rdmamove_done(struct kv_rdmawr *w, int status)
 	slot->progress_ns = kv_loop_now(l->loop);
 	if (rail) {
 		slot->under_way -= bytes;
-		kv_rdmashare_done(&l->share[rail - l->rails], slot->progress_ns,
-				  bytes);
+		kv_rdmashare_done(&l->share, (unsigned)(rail - l->rails),
+				  slot->progress_ns, bytes);
 	}
 	x->out--;
 	if (status == 0) {

@@ -92,7 +92,8 @@ kv_rdmarail_share(struct kv_rdmalink *l, struct kv_rdmarail *rail)
 {
 	unsigned i = (unsigned)(rail - l->rails);
 
-	l->share[i].speed = rail->up ? rail->speed * rail->ramp : 0;
+	kv_rdmashare_speed(&l->share, i,
+			   rail->up ? rail->speed * rail->ramp : 0);
 	l->rails_up &= ~(1u << i);
 	l->rails_up |= (uint32_t)(rail->up != 0) << i;
 	l->rails_changed++;
@@ -136,7 +137,6 @@ kv_rdmarail_die(struct kv_rdmaslot *s, int why)
 {
 	struct kv_rdmalink *l = s->l;
 	struct kv_rdmarail *rail = s->rail;
-	struct kv_rdmashare_rail *share;
 	uint64_t bit = kv_rdmaslot_bit(s);
 
 	if (s->state >= KV_RDMASLOT_DYING)
@@ -148,11 +148,8 @@ kv_rdmarail_die(struct kv_rdmaslot *s, int why)
 	kv_rdmafence_collect(s);
 	s->progress_ns = kv_loop_now(l->loop);
 	if (rail) {
-		share = &l->share[rail - l->rails];
-		kv_rdmashare_done(share, s->progress_ns, s->under_way);
-		/* That was no work done. */
-		share->seen = 0;
-		share->since_ns = 0;
+		kv_rdmashare_drop(&l->share, (unsigned)(rail - l->rails),
+				  s->progress_ns, s->under_way);
 		rail->slots &= ~bit;
 		rail->up &= ~bit;
 		if (!rail->up)

@@ -7,11 +7,59 @@
 /* So much work without a pause shows how fast a rail is. */
 #define SEEN_BYTES (UINT64_C(2) << 20)
 
-static double
-speed_of(const struct kv_rdmashare_rail *r)
+/* ---- rails ---- */
+
+static void
+speeds_add(struct kv_rdmashare *s)
 {
-	return r->seen > 0 && r->seen < r->speed ? r->seen : r->speed;
+	uint32_t bits = s->used;
+
+	s->speed = 0;
+	for (; bits; bits &= bits - 1)
+		s->speed += s->rails[__builtin_ctz(bits)].speed;
 }
+
+static void
+rail_look(struct kv_rdmashare *s, unsigned i)
+{
+	const struct kv_rdmashare_rail *r = &s->rails[i];
+	bool is_open = r->said > 0 && r->under_way < s->deep_bytes;
+
+	s->open = (s->open & ~(1u << i)) | (uint32_t)is_open << i;
+}
+
+static void
+speed_set(struct kv_rdmashare *s, unsigned i)
+{
+	struct kv_rdmashare_rail *r = &s->rails[i];
+
+	r->speed = r->seen > 0 && r->seen < r->said ? r->seen : r->said;
+	s->used = (s->used & ~(1u << i)) | (uint32_t)(r->said > 0) << i;
+	speeds_add(s);
+	rail_look(s, i);
+}
+
+void
+kv_rdmashare_init(struct kv_rdmashare *s, uint64_t slice_bytes,
+		  uint64_t least_bytes, unsigned deep)
+{
+	*s = (struct kv_rdmashare){
+		.slice_bytes = slice_bytes,
+		.least_bytes = least_bytes,
+		.deep_bytes = deep * slice_bytes,
+	};
+}
+
+void
+kv_rdmashare_speed(struct kv_rdmashare *s, unsigned rail, double said)
+{
+	if (s->rails[rail].said == said)
+		return;
+	s->rails[rail].said = said;
+	speed_set(s, rail);
+}
+
+/* ---- picking ---- */
 
 /* Bytes of what is under way that it has yet to move, as far as is known. */
 static double
@@ -21,21 +69,19 @@ to_move(const struct kv_rdmashare_rail *r, uint64_t now)
 
 	if (r->busy_ns <= now)
 		return 0;
-	bytes = (double)(r->busy_ns - now) * speed_of(r);
+	bytes = (double)(r->busy_ns - now) * r->speed;
 	return bytes < (double)r->under_way ? bytes : (double)r->under_way;
 }
 
-/* What it moves until `end_ns` from now beside what it has to move; 0: no room
- * for more, or less than is worth it while it has work. */
+/* What it moves until `end_ns` from now beside what it has to move; 0: less
+ * than is worth it while it has work. */
 static uint64_t
 room(const struct kv_rdmashare *s, const struct kv_rdmashare_rail *r,
      uint64_t left, double has, double end_ns)
 {
-	double bytes = end_ns * speed_of(r) - has;
+	double bytes = end_ns * r->speed - has;
 	uint64_t least = kv_min_u64(s->least_bytes, left), n;
 
-	if (r->under_way >= s->deep * s->slice_bytes)
-		return 0;
 	if (bytes < (double)least && r->under_way > 0)
 		return 0;
 	n = bytes < (double)least ? least : (uint64_t)bytes;
@@ -44,94 +90,84 @@ room(const struct kv_rdmashare *s, const struct kv_rdmashare_rail *r,
 	return left < n + s->least_bytes / 2 ? left : n;
 }
 
-/*
- * The rail that would be through with a full slice first, of those that have
- * room, and when that is; -1: none has. *speed: of all together. As if nothing
- * of what is under way had been moved yet.
- */
-static int
-full_pick(const struct kv_rdmashare *s, const struct kv_rdmashare_rail *rails,
-	  uint32_t which, double *speed, double *first)
-{
-	uint64_t most = s->deep * s->slice_bytes;
-	const struct kv_rdmashare_rail *r;
-	double end, v;
-	int best = -1;
-
-	*speed = 0;
-	for (; which; which &= which - 1) {
-		r = &rails[__builtin_ctz(which)];
-		v = speed_of(r);
-		*speed += v;
-		if (v <= 0 || r->under_way >= most)
-			continue;
-		end = (double)(r->under_way + s->slice_bytes) / v;
-		if (best >= 0 && end >= *first)
-			continue;
-		best = (int)(r - rails);
-		*first = end;
-	}
-	return best;
-}
-
 /* Near the end, where it counts. */
 static int
-last_pick(const struct kv_rdmashare *s, const struct kv_rdmashare_rail *rails,
-	  uint32_t which, double speed, const struct kv_rdmashare_left *l)
+last_pick(const struct kv_rdmashare *s, uint32_t which, uint64_t left,
+	  uint64_t now_ns, uint64_t *bytes)
 {
-	double has[32], sum = (double)l->bytes, end, first = 0;
-	uint32_t w;
+	double has[KV_RDMASHARE_RAILS], sum = (double)left, end, speed = 0;
+	double first = 0;
+	uint32_t bits;
 	uint64_t b;
 	int i, best = -1;
 
-	for (w = which; w; w &= w - 1) {
-		i = __builtin_ctz(w);
-		has[i] = to_move(&rails[i], l->now_ns);
+	for (bits = which; bits; bits &= bits - 1) {
+		i = __builtin_ctz(bits);
+		has[i] = to_move(&s->rails[i], now_ns);
 		sum += has[i];
+		speed += s->rails[i].speed;
 	}
-	for (w = which; w; w &= w - 1) {
-		i = __builtin_ctz(w);
-		if (rails[i].speed <= 0)
-			continue;
-		b = room(s, &rails[i], l->bytes, has[i], sum / speed);
+	for (bits = which & s->open; bits; bits &= bits - 1) {
+		i = __builtin_ctz(bits);
+		b = room(s, &s->rails[i], left, has[i], sum / speed);
 		if (b == 0)
 			continue;
-		end = (has[i] + (double)b) / speed_of(&rails[i]);
+		end = (has[i] + (double)b) / s->rails[i].speed;
 		if (best >= 0 && end >= first)
 			continue;
 		best = i;
 		first = end;
-		*l->slice = b;
+		*bytes = b;
 	}
 	return best;
 }
 
 int
-kv_rdmashare_pick(const struct kv_rdmashare *s,
-		  const struct kv_rdmashare_rail *rails, uint32_t which,
-		  const struct kv_rdmashare_left *left)
+kv_rdmashare_pick(const struct kv_rdmashare *s, uint32_t which, uint64_t left,
+		  uint64_t now_ns, uint64_t *bytes)
 {
-	double speed, first = 0;
-	int best = full_pick(s, rails, which, &speed, &first);
+	uint32_t bits = which & s->open;
+	const struct kv_rdmashare_rail *r;
+	double end, first = 0;
+	int best = -1;
 
-	/* All others will be at work for long after it: no need to be exact. */
-	*left->slice = s->slice_bytes;
-	if (best < 0 || 2 * first * speed <= (double)left->bytes)
+	if (!bits)
+		return -1;
+	/* As if nothing of what is under way had been moved yet. */
+	for (; bits; bits &= bits - 1) {
+		r = &s->rails[__builtin_ctz(bits)];
+		end = (double)(r->under_way + s->slice_bytes) / r->speed;
+		if (best >= 0 && end >= first)
+			continue;
+		best = (int)(r - s->rails);
+		first = end;
+	}
+	/* All will be at work for long after it: no need to be exact. */
+	*bytes = s->slice_bytes;
+	if (first * s->speed <= (double)left)
 		return best;
-	return last_pick(s, rails, which, speed, left);
+	return last_pick(s, which & s->used, left, now_ns, bytes);
 }
 
+/* ---- what becomes of slices ---- */
+
 void
-kv_rdmashare_post(struct kv_rdmashare_rail *r, uint64_t now_ns, uint64_t bytes)
+kv_rdmashare_post(struct kv_rdmashare *s, unsigned rail, uint64_t now_ns,
+		  uint64_t bytes)
 {
+	struct kv_rdmashare_rail *r = &s->rails[rail];
+
 	r->under_way += bytes;
 	r->busy_ns = kv_max_u64(r->busy_ns, now_ns) +
-		     (uint64_t)((double)bytes / speed_of(r));
+		     (uint64_t)((double)bytes / r->speed);
+	rail_look(s, rail);
 }
 
 static void
-look(struct kv_rdmashare_rail *r, uint64_t now_ns, uint64_t bytes)
+see(struct kv_rdmashare *s, unsigned rail, uint64_t now_ns, uint64_t bytes)
 {
+	struct kv_rdmashare_rail *r = &s->rails[rail];
+
 	if (r->under_way == 0) {
 		r->since_ns = 0;
 		return;
@@ -147,15 +183,36 @@ look(struct kv_rdmashare_rail *r, uint64_t now_ns, uint64_t bytes)
 	r->seen = (double)r->since_bytes / (double)(now_ns - r->since_ns);
 	r->since_ns = now_ns;
 	r->since_bytes = 0;
+	speed_set(s, rail);
+}
+
+static void
+take_off(struct kv_rdmashare *s, unsigned rail, uint64_t now_ns, uint64_t bytes)
+{
+	struct kv_rdmashare_rail *r = &s->rails[rail];
+
+	assert(r->under_way >= bytes);
+	r->under_way -= bytes;
+	r->busy_ns = now_ns;
+	if (r->speed > 0)
+		r->busy_ns += (uint64_t)((double)r->under_way / r->speed);
+	rail_look(s, rail);
 }
 
 void
-kv_rdmashare_done(struct kv_rdmashare_rail *r, uint64_t now_ns, uint64_t bytes)
+kv_rdmashare_done(struct kv_rdmashare *s, unsigned rail, uint64_t now_ns,
+		  uint64_t bytes)
 {
-	assert(r->under_way >= bytes);
-	r->under_way -= bytes;
-	look(r, now_ns, bytes);
-	r->busy_ns = now_ns;
-	if (r->speed > 0)
-		r->busy_ns += (uint64_t)((double)r->under_way / speed_of(r));
+	take_off(s, rail, now_ns, bytes);
+	see(s, rail, now_ns, bytes);
+}
+
+void
+kv_rdmashare_drop(struct kv_rdmashare *s, unsigned rail, uint64_t now_ns,
+		  uint64_t bytes)
+{
+	take_off(s, rail, now_ns, bytes);
+	s->rails[rail].seen = 0;
+	s->rails[rail].since_ns = 0;
+	speed_set(s, rail);
 }

@@ -5,26 +5,23 @@
  * Which rail takes the next slice, and how large that is. Each rail has a few
  * slices under way and takes more as they end, so that a fast one takes more
  * often than a slow one, whatever their speeds are said to be; and one that is
- * seen to be slower than it should is taken for that. None takes more
- * than it moves until all of them together are done: so they end at the same
- * time, and the last slices are as small as that needs. Pure.
+ * seen to be slower than it should is taken for that. None takes more than it
+ * moves until all of them together are done: so they end at the same time, and
+ * the last slices are as small as that needs. No I/O, no clock.
  */
 
 #include <stdbool.h>
 #include <stdint.h>
 
-struct kv_rdmashare {
-	uint64_t slice_bytes; /* at most in one */
-	uint64_t least_bytes; /* fewer are left to a rail that has work */
-	unsigned deep;        /* full slices under way on a rail, at most */
+enum {
+	KV_RDMASHARE_RAILS = 32,
 };
 
-/* Zeroed before. */
 struct kv_rdmashare_rail {
-	double speed;       /* bytes a nanosecond, as it is said to do; 0: it
-			     * takes nothing now */
+	double said;        /* speed, bytes a nanosecond; 0: out of use */
 	double seen;        /* as it did when it last had enough work; 0: it
 			     * never had */
+	double speed;       /* the lower one */
 	uint64_t under_way; /* bytes posted and not done */
 	uint64_t busy_ns;   /* until then, if it is as fast as that */
 	/* What it has done since then without a pause; 0: it had one. */
@@ -32,25 +29,39 @@ struct kv_rdmashare_rail {
 	uint64_t since_bytes;
 };
 
-struct kv_rdmashare_left {
-	uint64_t bytes; /* > 0, of all transfers together */
-	uint64_t now_ns;
-	uint64_t *slice; /* out: how large the next one may be */
+struct kv_rdmashare {
+	uint64_t slice_bytes; /* at most in one */
+	uint64_t least_bytes; /* fewer are left to a rail that has work */
+	uint64_t deep_bytes;  /* no more is posted to a rail that has as much */
+	uint32_t used;        /* bits of rails in use, */
+	uint32_t open;        /* and of those that have room */
+	double speed;         /* of all in use */
+	struct kv_rdmashare_rail rails[KV_RDMASHARE_RAILS];
 };
 
-/*
- * The rail for the next slice of what is left, among these (bits), -1: none for
- * now, and some of what is under way is to end first (or no rail takes
- * anything).
+/* `deep` full slices under way on a rail, or a little more. No rail is in use.
  */
-int kv_rdmashare_pick(const struct kv_rdmashare *s,
-		      const struct kv_rdmashare_rail *rails, uint32_t which,
-		      const struct kv_rdmashare_left *left);
+void kv_rdmashare_init(struct kv_rdmashare *s, uint64_t slice_bytes,
+		       uint64_t least_bytes, unsigned deep);
 
-/* So many bytes were posted to it, and are done, well or not. */
-void kv_rdmashare_post(struct kv_rdmashare_rail *r, uint64_t now_ns,
+/* Bytes a nanosecond, as it is said to do; 0: it takes nothing now. */
+void kv_rdmashare_speed(struct kv_rdmashare *s, unsigned rail, double said);
+
+/*
+ * The rail for the next slice of `left` > 0 bytes, of all transfers together,
+ * among these (bits), and in *bytes how large that may be. -1: none for now,
+ * and some of what is under way is to end first (or no rail takes anything).
+ */
+int kv_rdmashare_pick(const struct kv_rdmashare *s, uint32_t which,
+		      uint64_t left, uint64_t now_ns, uint64_t *bytes);
+
+/* So many bytes were posted to it; are done; will not be, and say nothing of
+ * its speed. */
+void kv_rdmashare_post(struct kv_rdmashare *s, unsigned rail, uint64_t now_ns,
 		       uint64_t bytes);
-void kv_rdmashare_done(struct kv_rdmashare_rail *r, uint64_t now_ns,
+void kv_rdmashare_done(struct kv_rdmashare *s, unsigned rail, uint64_t now_ns,
+		       uint64_t bytes);
+void kv_rdmashare_drop(struct kv_rdmashare *s, unsigned rail, uint64_t now_ns,
 		       uint64_t bytes);
 
 #endif

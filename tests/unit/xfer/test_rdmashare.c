@@ -15,7 +15,7 @@ enum {
 #define ROUND_NS  5000.0
 #define SPEED_MAX (400 * GBIT)
 
-static const struct kv_rdmashare share = { MIB, 64 << 10, 2 };
+static struct kv_rdmashare share;
 
 struct rail {
 	double speed;   /* what it does */
@@ -26,18 +26,12 @@ struct rail {
 };
 
 static struct rail rails[RAILS];
-static struct kv_rdmashare_rail told[RAILS];
 
 static int
 pick(unsigned n, uint64_t left, double now, uint64_t *bytes)
 {
-	const struct kv_rdmashare_left l = {
-		.bytes = left,
-		.now_ns = (uint64_t)now,
-		.slice = bytes,
-	};
-
-	return kv_rdmashare_pick(&share, told, (1u << n) - 1, &l);
+	return kv_rdmashare_pick(&share, (1u << n) - 1, left, (uint64_t)now,
+				 bytes);
 }
 
 static void
@@ -45,9 +39,10 @@ setup(double speed)
 {
 	unsigned i;
 
+	kv_rdmashare_init(&share, MIB, 64 << 10, 2);
 	for (i = 0; i < RAILS; i++) {
 		rails[i] = (struct rail){ .speed = speed };
-		told[i] = (struct kv_rdmashare_rail){ .speed = speed };
+		kv_rdmashare_speed(&share, i, speed);
 	}
 }
 
@@ -64,7 +59,7 @@ post(unsigned i, double now, uint64_t bytes)
 	r->done_ns[at] = r->free_ns + ROUND_NS / 2;
 	r->bytes[at] = bytes;
 	r->n++;
-	kv_rdmashare_post(&told[i], (uint64_t)now, bytes);
+	kv_rdmashare_post(&share, i, (uint64_t)now, bytes);
 }
 
 /* The next end of a slice; its time, or -1. */
@@ -85,7 +80,8 @@ step(void)
 		return -1;
 	r = &rails[best];
 	t = r->done_ns[r->first];
-	kv_rdmashare_done(&told[best], (uint64_t)t, r->bytes[r->first]);
+	kv_rdmashare_done(&share, (unsigned)best, (uint64_t)t,
+			  r->bytes[r->first]);
 	r->first = (r->first + 1) % SLOTS;
 	r->n--;
 	return t;
@@ -152,16 +148,23 @@ a_slow_rail_takes_less(void **state)
 }
 
 static void
+is(unsigned i, double speed)
+{
+	rails[i].speed = speed;
+	kv_rdmashare_speed(&share, i, speed);
+}
+
+static void
 speeds_may_differ(void **state)
 {
 	(void)state;
 	setup(SPEED_MAX);
-	rails[0].speed = told[0].speed = 25 * GBIT;
-	rails[1].speed = told[1].speed = 100 * GBIT;
+	is(0, 25 * GBIT);
+	is(1, 100 * GBIT);
 	assert_true(efficiency(64 * UINT64_C(40000000)) >= 0.95);
 	setup(SPEED_MAX);
-	rails[0].speed = told[0].speed = 25 * GBIT;
-	rails[1].speed = told[1].speed = 100 * GBIT;
+	is(0, 25 * GBIT);
+	is(1, 100 * GBIT);
 	assert_true(efficiency(40000000) >= 0.85);
 }
 
@@ -170,7 +173,7 @@ one_out_of_use_takes_nothing(void **state)
 {
 	(void)state;
 	setup(SPEED_MAX);
-	told[5].speed = 0;
+	kv_rdmashare_speed(&share, 5, 0);
 	move(40000000);
 	assert_true(rails[5].free_ns == 0);
 }
@@ -192,9 +195,9 @@ whoever_is_full_waits(void **state)
 
 	(void)state;
 	setup(SPEED_MAX);
-	told[0].under_way = 2 * MIB;
+	kv_rdmashare_post(&share, 0, 0, 2 * MIB);
 	assert_int_equal(pick(1, MIB, 0, &b), -1);
-	told[0].under_way = 2 * MIB - 1;
+	kv_rdmashare_done(&share, 0, 0, 1);
 	assert_int_equal(pick(1, MIB, 0, &b), 0);
 }
 
