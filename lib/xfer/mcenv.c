@@ -100,6 +100,15 @@ take_tcp(struct kv_mcenv *m, uint64_t n, const char *text)
 		    strcasecmp(text, "false") != 0;
 }
 
+/* What it asks for is done anyway. */
+static void
+take_nothing(struct kv_mcenv *m, uint64_t n, const char *text)
+{
+	(void)m;
+	(void)n;
+	(void)text;
+}
+
 static void
 take_devices(struct kv_mcenv *m, uint64_t n, const char *text)
 {
@@ -125,6 +134,7 @@ static const struct var vars[] = {
 	{ "MC_IB_SL", take_sl, 0, 15 },
 	{ "MC_IB_PCI_RELAXED_ORDERING", take_relaxed, 0, 2 },
 	{ "MC_FORCE_TCP", take_tcp, 0, 0 },
+	{ "MC_MS_AUTO_DISC", take_nothing, 0, 0 }, /* finds NICs by itself */
 	{ "MC_MS_FILTERS", take_devices, 0, 0 },
 	{ "MC_TE_FILTERS", take_devices, 0, 0 },
 };
