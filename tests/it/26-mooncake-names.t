@@ -127,7 +127,9 @@ daemon llmd-client mooncake_client --master_server_address=$STORE:50051 \
 works $STORE:50051
 is "$(tool kvdiag --socket= -m $STORE nodes | grep -c " $POD_IP:50052 ")" 1 \
 	'at the address of the pod'
-is "$(grep -c ' warn ' llmd-client.log)" 1 'one line warns'
+is "$(grep -c ' warn ' llmd-client.log)" 2 'two lines warn'
+like "$(cat llmd-client.log)" ' warn .*no RDMA, values go by TCP: ' \
+	'of the device that is missed'
 like "$(cat llmd-client.log)" ' warn .*--enable_offload: there is no SSD tier' \
 	'of what is missed'
 ends llmd-client llmd-master

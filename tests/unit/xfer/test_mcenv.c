@@ -139,9 +139,13 @@ nonsense_is_named_and_does_not_count(void **state)
 static void
 those_without_meaning_are_named_once(void **state)
 {
-	const char *const env[] = { "HOME=/",          "MC_LOG_DIR=/tmp",
-				    "MC_MTU=1024",     "MC_USE_TENT=1",
-				    "MC_GID_INDEXX=1", NULL };
+	const char *const env[] = { "HOME=/",
+				    "MC_LOG_DIR=/tmp",
+				    "MC_MTU=1024",
+				    "MC_MS_AUTO_DISC=1",
+				    "MC_USE_TENT=1",
+				    "MC_GID_INDEXX=1",
+				    NULL };
 
 	(void)state;
 	kv_mcenv_warn(env);
