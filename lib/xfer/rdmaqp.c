@@ -25,11 +25,9 @@ errno_of(enum ibv_wc_status status)
 		return -ETIMEDOUT;
 	case IBV_WC_REM_ACCESS_ERR:
 	case IBV_WC_REM_INV_REQ_ERR:
-	case IBV_WC_REM_OP_ERR:
 		return -EACCES;
 	case IBV_WC_LOC_PROT_ERR:
 	case IBV_WC_LOC_LEN_ERR:
-	case IBV_WC_LOC_QP_OP_ERR:
 	case IBV_WC_LOC_ACCESS_ERR:
 		return -EFAULT;
 	case IBV_WC_RNR_RETRY_EXC_ERR:
