@@ -257,20 +257,33 @@ kv_rdma_port(const struct kv_rdma *r, unsigned number)
 }
 
 void
-kv_rdma_sockaddr(const struct in6_addr *ip, uint16_t port,
-		 struct sockaddr_storage *out)
+kv_rdma_sockaddr(const void *ip, uint16_t port, struct sockaddr_storage *out)
 {
 	struct sockaddr_in *v4 = (struct sockaddr_in *)out;
 	struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)out;
+	struct in6_addr a;
 
 	memset(out, 0, sizeof(*out));
-	if (IN6_IS_ADDR_V4MAPPED(ip)) {
+	memcpy(&a, ip, sizeof(a));
+	if (IN6_IS_ADDR_V4MAPPED(&a)) {
 		v4->sin_family = AF_INET;
 		v4->sin_port = htons(port);
-		memcpy(&v4->sin_addr, &ip->s6_addr[12], sizeof(v4->sin_addr));
+		memcpy(&v4->sin_addr, &a.s6_addr[12], sizeof(v4->sin_addr));
 	} else {
 		v6->sin6_family = AF_INET6;
 		v6->sin6_port = htons(port);
-		v6->sin6_addr = *ip;
+		v6->sin6_addr = a;
 	}
+}
+
+int
+kv_rdma_number(const struct kv_rdma *r, const char *device, unsigned port)
+{
+	unsigned i;
+
+	for (i = 0; i < r->n; i++)
+		if (r->devs[i].port == port &&
+		    strcmp(r->devs[i].name, device) == 0)
+			return (int)i;
+	return -1;
 }

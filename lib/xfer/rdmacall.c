@@ -55,18 +55,6 @@ is_ours(const struct kv_rdmacall *c, const void *word, size_t bytes)
 
 /* ---- ports ---- */
 
-static int
-port_number(const struct kv_rdma *r, const char *device, unsigned port)
-{
-	unsigned i;
-
-	for (i = 0; i < r->n; i++)
-		if (r->devs[i].port == port &&
-		    strcmp(r->devs[i].name, device) == 0)
-			return (int)i;
-	return -1;
-}
-
 static struct kv_rdmapost *
 post_of(struct kv_rdmacall *c, unsigned i)
 {
@@ -124,7 +112,7 @@ static struct kv_rdmaqp *
 dial_make(struct kv_rdmaconn *conn, const char *device, unsigned port)
 {
 	struct kv_rdmacall_dial *d = kv_rdmacm_arg(conn);
-	int i = port_number(d->c->o.rdma, device, port);
+	int i = kv_rdma_number(d->c->o.rdma, device, port);
 	struct kv_rdmapost *p = i < 0 ? NULL : post_of(d->c, (unsigned)i);
 
 	d->s = p ? kv_rdmastream_new(p) : NULL;
@@ -255,7 +243,7 @@ on_asked(void *arg, struct kv_rdmaconn *conn, const char *device, unsigned port,
 	 const void *word, size_t bytes)
 {
 	struct kv_rdmacall *c = arg;
-	int i = port_number(c->o.rdma, device, port);
+	int i = kv_rdma_number(c->o.rdma, device, port);
 	struct kv_rdmapost *p = i < 0 ? NULL : post_of(c, (unsigned)i);
 	struct kv_rdmacall_dial *d = NULL;
 	struct kv_rdmaconn_opts o;

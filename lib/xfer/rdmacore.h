@@ -19,8 +19,11 @@ struct kv_rdma {
 	struct kv_rdmadev devs[KV_RDMA_PORTS_MAX];
 };
 
-/* An address of a port, IPv4 as ::ffff:a.b.c.d, as sockets take it. */
-void kv_rdma_sockaddr(const struct in6_addr *ip, uint16_t port,
+/* An address of a port, 16 bytes, IPv4 as ::ffff:a.b.c.d, as sockets take it.
+ */
+void kv_rdma_sockaddr(const void *ip, uint16_t port,
 		      struct sockaddr_storage *out);
+/* The number of a port of a device; -1: it is none of the process's. */
+int kv_rdma_number(const struct kv_rdma *r, const char *device, unsigned port);
 
 #endif

@@ -343,8 +343,8 @@ dial(struct kv_rdmalink *l, struct kv_rdmarail *rail)
 	if (!s)
 		return -ENOMEM;
 	o.arg = s;
-	kv_rdmaloop_addr(&dev->ips[i], 0, &from);
-	kv_rdmaloop_addr(rail->to.ip, kv_get16(rail->to.port), &to);
+	kv_rdma_sockaddr(&dev->ips[i], 0, &from);
+	kv_rdma_sockaddr(rail->to.ip, kv_get16(rail->to.port), &to);
 	s->conn = kv_rdmacm_dial(l->rl->cm, (struct sockaddr *)&from,
 				 (struct sockaddr *)&to, &o);
 	if (s->conn)

@@ -178,15 +178,6 @@ enum {
 	KV_RDMAXFER_OVER,
 };
 
-/* ---- rdmaloop.c ---- */
-
-/* The address of a port, IPv4 as ::ffff:a.b.c.d, as sockets take it. */
-void kv_rdmaloop_addr(const void *ip, uint16_t port,
-		      struct sockaddr_storage *out);
-/* The number of a port of a device; -1: it is none of the process's. */
-int kv_rdmaloop_number(const struct kv_rdmaloop *rl, const char *device,
-		       unsigned port);
-
 static inline uint64_t
 kv_rdmaslot_bit(const struct kv_rdmaslot *s)
 {

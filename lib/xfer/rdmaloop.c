@@ -17,40 +17,6 @@ enum {
 	RECEIVES = 512, /* transfers that end within a turn of the loop */
 };
 
-void
-kv_rdmaloop_addr(const void *ip, uint16_t port, struct sockaddr_storage *out)
-{
-	struct sockaddr_in *v4 = (struct sockaddr_in *)out;
-	struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)out;
-	struct in6_addr a;
-
-	memset(out, 0, sizeof(*out));
-	memcpy(&a, ip, sizeof(a));
-	if (IN6_IS_ADDR_V4MAPPED(&a)) {
-		v4->sin_family = AF_INET;
-		v4->sin_port = htons(port);
-		memcpy(&v4->sin_addr, &a.s6_addr[12], sizeof(v4->sin_addr));
-	} else {
-		v6->sin6_family = AF_INET6;
-		v6->sin6_port = htons(port);
-		v6->sin6_addr = a;
-	}
-}
-
-int
-kv_rdmaloop_number(const struct kv_rdmaloop *rl, const char *device,
-		   unsigned port)
-{
-	const struct kv_rdma *r = rl->r;
-	unsigned i;
-
-	for (i = 0; i < r->n; i++)
-		if (r->devs[i].port == port &&
-		    strcmp(r->devs[i].name, device) == 0)
-			return (int)i;
-	return -1;
-}
-
 /* ---- being dialled ---- */
 
 static struct kv_rdmalink *
@@ -74,7 +40,7 @@ on_asked(void *arg, struct kv_rdmaconn *c, const char *device, unsigned port,
 	 const void *bytes, size_t n)
 {
 	struct kv_rdmaloop *rl = arg;
-	int number = kv_rdmaloop_number(rl, device, port);
+	int number = kv_rdma_number(rl->r, device, port);
 	struct kv_rdmalink *l = NULL;
 	struct kv_rail_word word;
 
@@ -101,7 +67,7 @@ listen_at(struct kv_rdmaloop *rl, unsigned i)
 	if (dev->n_ips == 0) {
 		errno = EADDRNOTAVAIL;
 	} else {
-		kv_rdmaloop_addr(&dev->ips[0], 0, &at);
+		kv_rdma_sockaddr(&dev->ips[0], 0, &at);
 		rl->listens[i] = kv_rdmacm_listen(
 			rl->cm, (struct sockaddr *)&at, on_asked, rl);
 	}

@@ -229,7 +229,7 @@ on_make(struct kv_rdmaconn *c, const char *device, unsigned port)
 
 	/* The other side was told of that port, and takes its keys for it. */
 	if (s->state != KV_RDMASLOT_MAKING ||
-	    kv_rdmaloop_number(s->l->rl, device, port) != s->rail->near ||
+	    kv_rdma_number(s->l->rl->r, device, port) != s->rail->near ||
 	    kv_rdmarail_make(s) < 0)
 		return NULL;
 	return s->qp;

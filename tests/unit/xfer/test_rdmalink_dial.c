@@ -258,8 +258,8 @@ knock_and_stay(const void *word, size_t bytes)
 	struct sockaddr_storage from, to;
 
 	assert_true(kv_rdmaloop_rails(railrig[1].rl, recs) > 0);
-	kv_rdmaloop_addr(&railrig[0].r.devs[0].ips[0], 0, &from);
-	kv_rdmaloop_addr(recs[0].ip, kv_get16(recs[0].port), &to);
+	kv_rdma_sockaddr(&railrig[0].r.devs[0].ips[0], 0, &from);
+	kv_rdma_sockaddr(recs[0].ip, kv_get16(recs[0].port), &to);
 	stranger_why = 0;
 	stranger = kv_rdmacm_dial(railrig[0].rl->cm, (struct sockaddr *)&from,
 				  (struct sockaddr *)&to, &o);
