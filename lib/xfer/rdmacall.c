@@ -34,7 +34,7 @@ struct kv_rdmacall_dial {
 struct kv_rdmacall {
 	struct kv_rdmacall_opts o;
 	struct kv_rdmacm *cm;
-	/* By port, made when it is needed. */
+	/* By port; of who dials made when it is needed. */
 	struct kv_rdmacq *cqs[KV_RDMA_PORTS_MAX];
 	struct kv_rdmapost *posts[KV_RDMA_PORTS_MAX];
 	struct kv_rdmalisten *listens[KV_RDMA_PORTS_MAX];
@@ -55,11 +55,26 @@ is_ours(const struct kv_rdmacall *c, const void *word, size_t bytes)
 
 /* ---- ports ---- */
 
+/* As many streams as the device has completions for (0: not known). */
+static unsigned
+streams_of(const struct kv_rdmacall *c, unsigned i)
+{
+	int max = c->o.rdma->devs[i].limits.cqe_max;
+	uint64_t room;
+
+	if (max <= 0)
+		return c->o.streams;
+	room = (uint64_t)max > c->o.receives ? (uint64_t)max - c->o.receives
+					     : 0;
+	return (unsigned)kv_min_u64(c->o.streams,
+				    room / (KV_RDMASTREAM_DEPTH + 1));
+}
+
 static struct kv_rdmapost *
 post_of(struct kv_rdmacall *c, unsigned i)
 {
 	const struct kv_rdmacq_opts o = {
-		.sends = c->o.streams * (KV_RDMASTREAM_DEPTH + 1),
+		.sends = streams_of(c, i) * (KV_RDMASTREAM_DEPTH + 1),
 		.receives = c->o.receives,
 		.recv_bytes = KV_RDMASTREAM_BYTES,
 	};
