@@ -92,12 +92,14 @@ frame_choose(struct kv_getgroup *g)
 {
 	int rc;
 
-	g->is_rdma = false;
+	g->is_rdma = g->is_fast = false;
 	g->base.end = frame_end(g, false);
 	if (g->base.to->is_local)
 		return KV_MODE_SHM;
-	if (is_small(g))
+	if (is_small(g)) {
+		g->is_fast = kv_link_fast_is_up(g->base.to);
 		return KV_MODE_DATA;
+	}
 	rc = rdma_try(g);
 	g->is_rdma = rc == 0;
 	if (rc == 0)
@@ -179,7 +181,6 @@ void
 kv_getgroup_send(struct kv_group *base)
 {
 	struct kv_getgroup *g = kv_getgroup_of(base);
-	struct kv_link_end *way = &g->base.to->ctl;
 	struct kv_rpc *rpc;
 	struct kv_get *body;
 	int mode;
@@ -191,10 +192,7 @@ kv_getgroup_send(struct kv_group *base)
 		kv_getgroup_fail(&g->base, mode);
 		return;
 	}
-	if (mode == KV_MODE_DATA && is_small(g))
-		way = kv_link_fast_way(g->base.to);
-	g->is_fast = way != &g->base.to->ctl;
-	rpc = &way->rpc;
+	rpc = g->is_fast ? &g->base.to->fast.rpc : &g->base.to->ctl.rpc;
 	g->base.call.fn = kv_getgroup_answered;
 	/* The op's own timer comes first and knows the reason. */
 	body = kv_rpc_begin(rpc, &g->base.call, KV_MSG_GET,

@@ -117,8 +117,8 @@ void kv_link_drop(struct kv_link *l, int status);
  * and anybody's buffers: this is how a call that gives up fences them. */
 void kv_link_drop_data(struct kv_link *l, int status);
 
-/* Where a request goes that may be asked twice: the fast end, or ctl. */
-struct kv_link_end *kv_link_fast_way(struct kv_link *l);
+/* A request that may be asked twice goes by the fast end, else by ctl. */
+bool kv_link_fast_is_up(const struct kv_link *l);
 /* The fast end failed, or does not answer (-kv_status): its calls fail, ctl is
  * used, and it is dialled again after a pause. */
 void kv_link_fast_fail(struct kv_link *l, int status);

@@ -33,10 +33,10 @@ enum {
  * them. */
 #define FIRST_ID (UINT64_C(1) << 32)
 
-struct kv_link_end *
-kv_link_fast_way(struct kv_link *l)
+bool
+kv_link_fast_is_up(const struct kv_link *l)
 {
-	return l->fast.state == KV_LINK_UP ? &l->fast : &l->ctl;
+	return l->fast.state == KV_LINK_UP;
 }
 
 /* Where ctl was dialled; 0: not by TCP. */
