@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/attr.h"
 #include "base/fault.h"
@@ -195,6 +196,7 @@ open_rdma(struct kv_engine *e, const char *wanted, char *err, size_t n)
 {
 	const struct kv_rdma_opts opts = { .wanted = e->o.device };
 
+	kv_mcenv_warn((const char *const *)environ);
 	if (strcmp(wanted, "auto") != 0 && strcmp(wanted, "rdma") != 0 &&
 	    strcmp(wanted, "tcp") != 0) {
 		snprintf(err, n,
