@@ -29,7 +29,7 @@ group_free(struct kv_getgroup *g)
 static bool
 is_moving(const struct kv_getgroup *g)
 {
-	if (g->is_fast)
+	if (g->base.is_fast && !g->is_rdma)
 		return false;
 	return (g->rx.to && (!g->answered || g->coming > 0)) || g->end.to;
 }
@@ -77,6 +77,17 @@ group_end(struct kv_group *base)
 	kv_getop_group_ended(op);
 }
 
+/* After a pause. What was asked before does not come any more then. */
+static void
+group_go_on(struct kv_getgroup *g)
+{
+	g->is_pausing = false;
+	if (g->end.to)
+		kv_link_drop_data(g->base.to, -KV_ETIMEOUT);
+	kv_windows_fini(&g->windows);
+	kv_group_next(&g->base);
+}
+
 static void
 group_stalls(struct kv_timer *t)
 {
@@ -86,18 +97,15 @@ group_stalls(struct kv_timer *t)
 	struct kv_getop *op = g->op;
 
 	if (g->is_pausing) {
-		g->is_pausing = false;
-		kv_group_next(&g->base);
-		return;
-	}
-	if (g->is_fast) { /* it is asked again by ctl */
-		to->users++;
-		kv_link_fast_fail(to, -KV_ETIMEOUT);
-		to->users--;
+		group_go_on(g);
 		return;
 	}
 	if (g->is_rdma && kv_group_is_there(&g->base)) {
 		kv_getgroup_watch(g);
+		return;
+	}
+	if (g->base.is_fast) { /* it is asked again by ctl */
+		kv_link_fast_fail(to, -KV_ETIMEOUT);
 		return;
 	}
 	if (!to->is_local)
@@ -115,11 +123,19 @@ group_wait(struct kv_getgroup *g, uint64_t until)
 	kv_loop_timer_set(g->op->ch->loop, &g->base.timer, until);
 }
 
+void
+kv_getgroup_again(struct kv_getgroup *g)
+{
+	kv_link_rx_del(&g->rx);
+	g->is_pausing = true;
+	group_wait(g, kv_loop_now(g->op->ch->loop));
+}
+
 /* Bytes that NICs write are not seen: the owner is asked in between. */
 void
 kv_getgroup_watch(struct kv_getgroup *g)
 {
-	uint64_t part = g->is_rdma || g->is_fast ? 2 : 1;
+	uint64_t part = g->is_rdma || g->base.is_fast ? 2 : 1;
 
 	group_wait(g, kv_chan_patience(g->op->ch, g->op->deadline,
 				       STALL_LEAST_NS / part, STALL_NS / part));
@@ -187,7 +203,8 @@ data_coming(struct kv_link_rx *rx, const struct kv_msg *msg, struct iovec *iov,
 	const struct kv_get_item *it;
 	struct kv_getop_key *k;
 
-	if (g->is_rdma || g->is_fast || at >= g->base.end || at < g->base.pos)
+	if (g->is_rdma || g->base.is_fast || at >= g->base.end ||
+	    at < g->base.pos)
 		return -EPROTO;
 	it = &g->op->items[g->base.idx[at]];
 	k = &g->op->keys[g->base.idx[at]];

@@ -78,7 +78,7 @@ value_take(struct kv_getgroup *g, size_t at, const struct kv_get_ent_r *e,
 				  (uint64_t)len);
 		break;
 	case KV_HOW_DATA:
-		if (g->is_rdma || g->is_fast)
+		if (g->is_rdma || g->base.is_fast)
 			return -KV_EPROTO;
 		k->want = (uint64_t)len;
 		k->is_coming = true;
@@ -192,10 +192,8 @@ kv_getgroup_answered(struct kv_call *call, int status, const struct kv_msg *msg)
 	struct kv_getgroup *g =
 		KV_CONTAINER_OF(call, struct kv_getgroup, base.call);
 
-	if (status < 0 && g->is_fast && g->base.to->ctl.state == KV_LINK_UP) {
-		/* Values were to come in the answer: nothing is under way. */
-		kv_link_rx_del(&g->rx);
-		kv_getgroup_send(&g->base);
+	if (kv_group_lost_fast(&g->base, status)) {
+		kv_getgroup_again(g);
 		return;
 	}
 	if (status < 0) {
@@ -204,6 +202,9 @@ kv_getgroup_answered(struct kv_call *call, int status, const struct kv_msg *msg)
 	}
 	status = frame_take(g, msg);
 	g->answered = true;
+	/* What is still to come does not come that way. */
+	g->base.is_fast = false;
+	kv_rpc_cancel(&g->base.ping);
 	if (status < 0)
 		kv_getgroup_fail(&g->base, status);
 	else if (g->is_rdma ? kv_getgroup_rdma_answered(g) : g->coming == 0)

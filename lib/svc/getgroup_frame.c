@@ -92,16 +92,17 @@ frame_choose(struct kv_getgroup *g)
 {
 	int rc;
 
-	g->is_rdma = g->is_fast = false;
+	g->is_rdma = g->base.is_fast = false;
 	g->base.end = frame_end(g, false);
 	if (g->base.to->is_local)
 		return KV_MODE_SHM;
 	if (is_small(g)) {
-		g->is_fast = kv_link_fast_is_up(g->base.to);
+		g->base.is_fast = kv_link_fast_is_up(g->base.to);
 		return KV_MODE_DATA;
 	}
 	rc = rdma_try(g);
 	g->is_rdma = rc == 0;
+	g->base.is_fast = rc == 0 && kv_link_fast_is_up(g->base.to);
 	if (rc == 0)
 		return KV_MODE_RDMA;
 	g->base.end = frame_end(g, false);
@@ -192,7 +193,7 @@ kv_getgroup_send(struct kv_group *base)
 		kv_getgroup_fail(&g->base, mode);
 		return;
 	}
-	rpc = g->is_fast ? &g->base.to->fast.rpc : &g->base.to->ctl.rpc;
+	rpc = &kv_group_way(&g->base)->rpc;
 	g->base.call.fn = kv_getgroup_answered;
 	/* The op's own timer comes first and knows the reason. */
 	body = kv_rpc_begin(rpc, &g->base.call, KV_MSG_GET,

@@ -40,7 +40,7 @@ ended(struct kv_rdmaend *e, int status)
 
 	/* The link went, or this group itself sees to it: then the receiver is
 	 * told, or was taken off. */
-	if (status == -ECANCELED)
+	if (status == -ECANCELED || g->is_pausing)
 		return;
 	g->has_ended = true;
 	g->end_status = status;

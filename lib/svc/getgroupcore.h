@@ -16,11 +16,10 @@ struct kv_getgroup {
 	struct kv_getop *op;
 	struct kv_id boot;
 	struct kv_link_rx rx;
-	bool is_pausing;  /* too much is pinned: asked again later */
+	bool is_pausing;  /* it is asked again when the timer says so */
 	uint64_t busy_ns; /* since then; 0: never */
 	bool answered;    /* GET_R of this frame is here */
 	uint32_t coming;  /* keys whose bytes are still on their way */
-	bool is_fast;     /* this frame went by the link's fast end */
 
 	/* KV_MODE_RDMA, of the frame under way: */
 	bool is_rdma;
@@ -38,6 +37,8 @@ kv_getgroup_of(struct kv_group *base)
 
 /* getgroup.c */
 void kv_getgroup_fail(struct kv_group *base, int status);
+/* The frame's request was lost: it is asked again, soon. */
+void kv_getgroup_again(struct kv_getgroup *g);
 /* There was progress. */
 void kv_getgroup_watch(struct kv_getgroup *g);
 /* All keys of the frame have a result, or wait for something else. */

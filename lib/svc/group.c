@@ -86,6 +86,18 @@ kv_group_next(struct kv_group *g)
 		link_opened(&g->wait, rc);
 }
 
+struct kv_link_end *
+kv_group_way(const struct kv_group *g)
+{
+	return g->is_fast ? &g->to->fast : &g->to->ctl;
+}
+
+bool
+kv_group_lost_fast(const struct kv_group *g, int status)
+{
+	return status < 0 && g->is_fast && g->to->ctl.state == KV_LINK_UP;
+}
+
 /* A lost connection is told to the group's own call. */
 static void
 pinged(struct kv_call *call, int status, const struct kv_msg *msg)
@@ -98,15 +110,15 @@ pinged(struct kv_call *call, int status, const struct kv_msg *msg)
 bool
 kv_group_is_there(struct kv_group *g)
 {
-	struct kv_rpc *rpc = &g->to->ctl.rpc;
+	struct kv_link_end *way = kv_group_way(g);
 
-	if (kv_rpc_is_under_way(&g->ping) || !g->to->ctl.conn)
+	if (kv_rpc_is_under_way(&g->ping) || !way->conn)
 		return false;
 	g->ping.fn = pinged;
-	if (!kv_rpc_begin(rpc, &g->ping, KV_MSG_PING,
+	if (!kv_rpc_begin(&way->rpc, &g->ping, KV_MSG_PING,
 			  g->deadline + KV_NS_PER_S))
 		return false;
-	kv_rpc_end(rpc);
+	kv_rpc_end(&way->rpc);
 	return true;
 }
 

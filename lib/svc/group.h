@@ -36,6 +36,7 @@ struct kv_group {
 	size_t end; /* behind its last */
 	size_t room;
 	uint32_t *idx; /* numbers of items */
+	bool is_fast;  /* the frame went by the link's fast end */
 };
 
 /* g is zeroed but for ops and deadline. It is one more of the op's groups. */
@@ -60,9 +61,14 @@ void kv_group_next(struct kv_group *g);
  */
 void kv_group_start_all(struct kv_list *groups, bool *starting);
 
+/* Where the frame under way went. */
+struct kv_link_end *kv_group_way(const struct kv_group *g);
+/* Its call failed, and the frame can be asked again by ctl. */
+bool kv_group_lost_fast(const struct kv_group *g, int status);
+
 /* For an owner that works where nothing is seen of it, when it has been silent
- * for long: is it there? It is asked, and if it has not answered by the next
- * call it is not. */
+ * for long: is it there, and the way that the frame went? It is asked, and if
+ * it has not answered by the next call it is not. */
 bool kv_group_is_there(struct kv_group *g);
 
 /* Of a frame: what the call has left, and up to which size values ride in it

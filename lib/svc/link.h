@@ -117,7 +117,8 @@ void kv_link_drop(struct kv_link *l, int status);
  * and anybody's buffers: this is how a call that gives up fences them. */
 void kv_link_drop_data(struct kv_link *l, int status);
 
-/* A request that may be asked twice goes by the fast end, else by ctl. */
+/* Requests go by the fast end, but for those whose bytes follow by TCP; what it
+ * loses is asked again by ctl. */
 bool kv_link_fast_is_up(const struct kv_link *l);
 /* The fast end failed, or does not answer (-kv_status): its calls fail, ctl is
  * used, and it is dialled again after a pause. */

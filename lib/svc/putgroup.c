@@ -11,7 +11,9 @@
  * may itself be waiting a second for a master.) */
 #define STALL_NS       (5 * KV_NS_PER_S)
 #define STALL_LEAST_NS (1500 * KV_NS_PER_MS)
-#define OLD_TRIES      4 /* of one owner; others remove all meanwhile */
+/* So often the fast end is tried: that it is lost is seen by what is sent. */
+#define FAST_NS   (300 * KV_NS_PER_MS)
+#define OLD_TRIES 4 /* of one owner; others remove all meanwhile */
 
 /* ---- the end of a group ---- */
 
@@ -91,14 +93,36 @@ group_stalls(struct kv_timer *t)
 		KV_CONTAINER_OF(t, struct kv_putgroup, base.timer);
 	struct kv_link *to = g->base.to;
 
-	if (g->is_rdma && kv_group_is_there(&g->base)) {
+	if (g->is_lost) {
+		g->is_lost = false;
+		kv_windows_fini(&g->windows);
+		kv_group_next(&g->base);
+		return;
+	}
+	if ((g->is_rdma || g->base.is_fast) && kv_group_is_there(&g->base)) {
 		kv_putgroup_watch(g);
+		return;
+	}
+	if (g->base.is_fast) { /* it is asked again by ctl */
+		kv_link_fast_fail(to, -KV_ETIMEOUT);
 		return;
 	}
 	to->users++;
 	kv_putgroup_fail(&g->base, -KV_ETIMEOUT);
 	kv_link_drop(to, -KV_ETIMEOUT);
 	to->users--;
+}
+
+/* The frame's request was lost. It carries the same id the next time: an owner
+ * that had it already says what became of it, when that is over. */
+static void
+group_again(struct kv_putgroup *g)
+{
+	struct kv_loop *loop = g->op->ch->loop;
+
+	g->is_lost = true;
+	g->base.timer.fn = group_stalls;
+	kv_loop_timer_set(loop, &g->base.timer, kv_loop_now(loop));
 }
 
 /* The local one is waited for while it is faulting its pool in. */
@@ -117,15 +141,18 @@ void
 kv_putgroup_watch(struct kv_putgroup *g)
 {
 	struct kv_chan *ch = g->op->ch;
-	uint64_t part = g->is_rdma ? 2 : 1;
+	uint64_t part = g->is_rdma ? 2 : 1, until;
 
 	if (is_patient(g))
 		return;
+	if (g->base.is_fast)
+		until = kv_loop_now(ch->loop) + FAST_NS;
+	else
+		until = kv_chan_patience(ch, g->op->deadline,
+					 STALL_LEAST_NS / part,
+					 STALL_NS / part);
 	g->base.timer.fn = group_stalls;
-	kv_loop_timer_set(ch->loop, &g->base.timer,
-			  kv_chan_patience(ch, g->op->deadline,
-					   STALL_LEAST_NS / part,
-					   STALL_NS / part));
+	kv_loop_timer_set(ch->loop, &g->base.timer, until);
 }
 
 /* ---- the answer ---- */
@@ -209,12 +236,16 @@ kv_putgroup_answered(struct kv_call *call, int status, const struct kv_msg *msg)
 	struct kv_putgroup *g =
 		KV_CONTAINER_OF(call, struct kv_putgroup, base.call);
 
+	if (kv_group_lost_fast(&g->base, status)) {
+		group_again(g);
+		return;
+	}
 	if (status < 0) {
 		kv_putgroup_fail(&g->base, -kv_status_from_errno(status));
 		return;
 	}
 	if (msg->flags & KV_FLAG_MORE) {
-		if (g->is_rdma) {
+		if (g->is_rdma || g->base.is_fast) {
 			kv_putgroup_fail(&g->base, -KV_EPROTO);
 			return;
 		}

@@ -90,14 +90,17 @@ frame_choose(struct kv_putgroup *g)
 {
 	int rc;
 
-	g->is_rdma = false;
+	g->is_rdma = g->base.is_fast = false;
 	g->base.end = frame_end(g, false);
 	if (g->base.to->is_local)
 		return KV_MODE_SHM;
-	if (!has_large(g))
+	if (!has_large(g)) {
+		g->base.is_fast = kv_link_fast_is_up(g->base.to);
 		return KV_MODE_DATA;
+	}
 	rc = rdma_try(g);
 	g->is_rdma = rc == 0;
+	g->base.is_fast = rc == 0 && kv_link_fast_is_up(g->base.to);
 	if (rc == 0)
 		return KV_MODE_RDMA;
 	g->base.end = frame_end(g, false);
@@ -201,7 +204,7 @@ void
 kv_putgroup_send(struct kv_group *base)
 {
 	struct kv_putgroup *g = kv_putgroup_of(base);
-	struct kv_rpc *rpc = &g->base.to->ctl.rpc;
+	struct kv_rpc *rpc;
 	struct kv_put *body;
 	int mode = frame_choose(g);
 
@@ -216,6 +219,7 @@ kv_putgroup_send(struct kv_group *base)
 		kv_putgroup_fail(&g->base, -KV_ENOMEM);
 		return;
 	}
+	rpc = &kv_group_way(&g->base)->rpc;
 	g->base.call.fn = kv_putgroup_answered;
 	g->base.call.takes_more = true;
 	/* The op's own timer comes first and knows the reason. */

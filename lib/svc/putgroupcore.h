@@ -18,6 +18,7 @@ struct kv_putgroup {
 	uint64_t filled_bytes;
 	unsigned n_old;    /* times that it was refused for its generation */
 	size_t by_data_at; /* items from there on had failed by RDMA; 0: none */
+	bool is_lost;      /* the frame is asked again by the timer */
 
 	/* KV_MODE_RDMA, of the frame under way: */
 	bool is_rdma;

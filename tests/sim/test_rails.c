@@ -203,6 +203,42 @@ a_cut_rail_costs_a_put_nothing_but_time(void **state)
 	railcall_end();
 }
 
+/* Wherever it has got to: what asks goes by the rail that is cut. */
+static void
+requests_that_are_lost_are_asked_again(void **state)
+{
+	static const size_t sizes[] = { 4096, MIB };
+	struct railcall c;
+	char name[8];
+	uint64_t ns;
+	bool is_put;
+
+	(void)state;
+	for (unsigned i = 0; i < 40; i++) {
+		is_put = i & 1;
+		snprintf(name, sizeof(name), is_put ? "p%u" : "k", i);
+		ns = i / 4 * 2 * KV_NS_PER_US;
+		railcall_begin(2, i + 1);
+		railcall_give("k", sizes[i >> 1 & 1]);
+		railcall_get_value("k", sizes[i >> 1 & 1], true);
+		after(KV_NS_PER_MS);
+		railcall_new(&c, sizes[i >> 1 & 1], true);
+		if (is_put)
+			railcall_put(&c, name, 5 * KV_NS_PER_S);
+		else
+			railcall_get(&c, name, 5 * KV_NS_PER_S);
+		after(ns);
+		railcall_cut(0, 1, true);
+		assert_true(railcall_wait(&c) < 1500 * KV_NS_PER_MS);
+		assert_int_equal(is_put ? c.pitem.status : c.gitem.status, 0);
+		if (!is_put)
+			railcall_check(&c, name, 0, c.size);
+		railcall_free(&c);
+		railcall_get_value(name, sizes[i >> 1 & 1], true);
+		railcall_end();
+	}
+}
+
 /* Then TCP carries it. */
 static void
 all_rails_are_cut(void **state)
@@ -412,6 +448,7 @@ main(void)
 		cmocka_unit_test(rails_that_do_not_come_cost_half_a_second),
 		cmocka_unit_test(a_cut_rail_costs_a_get_nothing_but_time),
 		cmocka_unit_test(a_cut_rail_costs_a_put_nothing_but_time),
+		cmocka_unit_test(requests_that_are_lost_are_asked_again),
 		cmocka_unit_test(all_rails_are_cut),
 		cmocka_unit_test(queue_pairs_fail_in_all_ways),
 		cmocka_unit_test(rdma_alone_or_not_at_all),
