@@ -47,7 +47,7 @@ NO_RDMA := $(if $(WITH_RDMA),lib/xfer/rdma_none.c,$(filter-out %_none.c,\
 	$(wildcard lib/xfer/rdma*.c tests/unit/*/test_rdma*.c \
 	tests/unit/xfer/test_hca*.c tests/unit/xfer/test_rail*.c \
 	tests/mock/hca*.c tests/mock/rdma*.c tests/mock/rail*.c \
-	tests/sim/*rail*.c)))
+	tests/sim/*rail*.c tests/bench/bench_slice.c)))
 
 # The shared library leaves out what only the daemons and programs need.
 LIB := $(filter-out lib/python/% $(NO_RDMA),$(wildcard lib/*/*.c))
@@ -69,7 +69,9 @@ SIM := $(patsubst %.c,$O/%,\
 FUZZ := $(patsubst %.c,$O/%,$(wildcard tests/fuzz/fuzz_*.c))
 IT := $(patsubst %.c,$O/%,\
 	$(wildcard tests/it/*.c tests/promise/*.c tests/vm/*.c))
-BENCH := $(patsubst %.c,$O/%,$(wildcard tests/bench/bench_*.c))
+BENCH := $(patsubst %.c,$O/%,\
+	$(filter-out $(NO_RDMA),$(wildcard tests/bench/bench_*.c)))
+SLICE := $(filter %/bench_slice,$(BENCH))
 .PHONY: all check check-unit check-asan check-tsan check-valgrind check-long \
 	check-vm tests tests-long demo bench cover fuzz lint tidy format install \
 	uninstall clean help FORCE
@@ -132,7 +134,7 @@ tests-long: all $(SIM) $(IT)
 	$(Q)SIM_SEEDS=10000 KV_LONG=1 $(PROVE) -e '' $(SIM) \
 		$(wildcard tests/it/7*.t)
 	$(Q)$(PROVE) -e '' $(wildcard tests/long/*.t)
-tests: all $(UNIT) $(SIM) $(FUZZ) $(IT)
+tests: all $(UNIT) $(SIM) $(FUZZ) $(IT) $(SLICE)
 	$(Q)$(PROVE) -e '' $(UNIT) $(SIM) $(FUZZ) $(wildcard tests/it/*.t)
 demo:		## the newcomer's tour: a master, two nodes, real files
 	$(Q)scripts/setup build && echo 'demo: building, up to a minute...'
@@ -140,6 +142,8 @@ demo:		## the newcomer's tour: a master, two nodes, real files
 	$(Q)KV_BIN=$O scripts/demo
 bench: all $(BENCH)	## microbenchmarks
 	$(Q)set -e; for b in $(BENCH); do $$b; done
+	$(Q)$(if $(SLICE),! command -v valgrind >/dev/null || \
+		scripts/slice-cost $O)
 cover:		## line coverage of the tests
 	$(Q)scripts/setup check cover
 	$(SUB) BUILD=cov tests

@@ -1,0 +1,15 @@
+#!/bin/sh
+# A slice costs this process no more instructions than it may.
+. "$(dirname "$0")/../lib/tap.sh"
+
+BAR=1140
+
+[ "$KV_BIN" = "$TOP/build" ] || skip_all 'counts those of a release build'
+[ -x "$KV_BIN/tests/bench/bench_slice" ] || skip_all 'built without RDMA'
+require valgrind
+
+ok 'counted' "$TOP/scripts/slice-cost" -v "$KV_BIN"
+sed 's/^/# /' "$T/out"
+cost=$(sed -n 's/^ *\([0-9]*\).* instructions a slice .*/\1/p' "$T/out")
+ok "a slice costs $cost instructions, at most $BAR" [ "$cost" -le $BAR ]
+done_testing
