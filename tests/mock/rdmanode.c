@@ -495,6 +495,38 @@ rdmanode_get_await(struct rdmanode_got *g, const struct rdmanode_key *keys,
 
 /* ---- what is there ---- */
 
+int
+rdmanode_put_status(uint64_t id, unsigned i)
+{
+	return simreq_put_status(&rdmareq_conns, id, i);
+}
+
+struct simgot
+rdmanode_got_of(uint64_t id, unsigned i)
+{
+	struct simgot g;
+
+	assert_true(simreq_got(&rdmareq_conns, id, i, &g));
+	return g;
+}
+
+int
+rdmanode_put_one(const char *key, uint32_t at, uint64_t size)
+{
+	const struct rdmanode_key k = { .key = key, .size = size, .at = at };
+	uint64_t id = rdmanode_put(&k, 1, NULL);
+
+	rdmanode_run(20);
+	return rdmanode_put_status(id, 0);
+}
+
+void
+rdmanode_expect_idle(void)
+{
+	assert_int_equal(simnode_stat(&sim, "reserved_bytes"), 0);
+	assert_int_equal(simnode_stat(&sim, "pinned_bytes"), 0);
+}
+
 void
 rdmanode_expect(const char *key, const void *bytes, size_t n)
 {

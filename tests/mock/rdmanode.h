@@ -98,6 +98,14 @@ struct rdmanode_got {
 void rdmanode_get_await(struct rdmanode_got *g, const struct rdmanode_key *keys,
 			unsigned n, const struct rdmanode_how *how);
 
+/* What was answered: to a put, -1: not yet; to a get. */
+int rdmanode_put_status(uint64_t id, unsigned i);
+struct simgot rdmanode_got_of(uint64_t id, unsigned i);
+/* A put of one key, from `at` of the memory, to its end: the status. */
+int rdmanode_put_one(const char *key, uint32_t at, uint64_t size);
+/* Nothing is reserved or pinned, nothing under way. */
+void rdmanode_expect_idle(void);
+
 /* Another requester finds just these bytes, over TCP. */
 void rdmanode_expect(const char *key, const void *bytes, size_t n);
 /* It has no such key. */
