@@ -124,8 +124,9 @@ cq_take(struct kv_rdmacq *c)
 	return n;
 }
 
-void
-kv_rdmacq_poll(struct kv_rdmacq *c)
+/* False: there may be more. */
+static bool
+cq_empty(struct kv_rdmacq *c)
 {
 	unsigned i;
 
@@ -134,45 +135,56 @@ kv_rdmacq_poll(struct kv_rdmacq *c)
 			break;
 	if (c->n_idle > 0)
 		receives_post(c);
+	return i < POLL_MAX;
 }
 
-/* The next completion makes the channel readable; what came before that, too,
- * or else it is taken here. */
-static void
-cq_arm(struct kv_rdmacq *c)
+void
+kv_rdmacq_poll(struct kv_rdmacq *c)
 {
-	if (ibv_req_notify_cq(c->cq, 0) != 0) {
-		cq_lose(c);
-		return;
-	}
-	if (cq_take(c) > 0)
+	if (!cq_empty(c))
 		kv_loop_defer(c->loop, &c->poll);
 }
 
+static void
+cq_arm(struct kv_rdmacq *c)
+{
+	c->is_armed = true;
+	if (ibv_req_notify_cq(c->cq, 0) != 0)
+		cq_lose(c);
+}
+
+static bool
+is_quiet(const struct kv_rdmacq *c)
+{
+	return c->is_virtual ||
+	       kv_loop_now(c->loop) - c->last_ns >= KV_LOOP_AWAKE_NS;
+}
+
+/* Armed before it is looked at for the last time: what comes between the two
+ * makes the channel readable. */
 static void
 poll_turn(struct kv_defer *d)
 {
 	struct kv_rdmacq *c = KV_CONTAINER_OF(d, struct kv_rdmacq, poll);
+	bool is_all;
 
-	kv_rdmacq_poll(c);
-	if (c->is_lost)
-		return;
-	/* Virtual time does not go on while there is something to do. */
-	if (!kv_loop_is_virtual(c->loop) &&
-	    kv_loop_now(c->loop) - c->last_ns < KV_LOOP_AWAKE_NS)
-		kv_loop_defer(c->loop, &c->poll);
-	else
+	if (!c->is_armed && !c->is_lost && is_quiet(c))
 		cq_arm(c);
+	is_all = cq_empty(c);
+	if (!c->is_lost && (!is_all || !is_quiet(c)))
+		kv_loop_defer(c->loop, &c->poll);
 }
 
+/* Virtual time does not go on while there is something to do. */
 void
 kv_rdmacq_wake(struct kv_rdmacq *c)
 {
 	c->last_ns = kv_loop_now(c->loop);
-	if (!c->is_lost)
+	if (!c->is_lost && !(c->is_armed && c->is_virtual))
 		kv_loop_defer(c->loop, &c->poll);
 }
 
+/* There is one event for each time that it was armed. */
 static void
 on_channel(struct kv_io *io, uint32_t ready)
 {
@@ -182,11 +194,13 @@ on_channel(struct kv_io *io, uint32_t ready)
 	void *arg;
 
 	(void)ready;
-	while (v->get_cq_event(c->channel, &cq, &arg) == 0)
-		if (++c->events == EVENTS_MAX) {
-			v->ack_cq_events(c->cq, c->events);
-			c->events = 0;
-		}
+	if (v->get_cq_event(c->channel, &cq, &arg) != 0)
+		return;
+	c->is_armed = false;
+	if (++c->events == EVENTS_MAX) {
+		v->ack_cq_events(c->cq, c->events);
+		c->events = 0;
+	}
 	kv_rdmacq_wake(c);
 }
 
@@ -249,6 +263,7 @@ kv_rdmacq_new(const struct kv_rdmanic *port, struct kv_loop *loop,
 	}
 	c->port = port;
 	c->loop = loop;
+	c->is_virtual = kv_loop_is_virtual(loop);
 	c->io.fn = on_channel;
 	c->poll.fn = poll_turn;
 	kv_htab_init(&c->qps);

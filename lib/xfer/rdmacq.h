@@ -39,6 +39,8 @@ struct kv_rdmacq {
 	struct kv_rdmamr mr;
 	unsigned events;  /* of the channel, not acknowledged */
 	uint64_t last_ns; /* when something came, or was posted */
+	bool is_virtual;  /* the loop's time: it does not stay awake */
+	bool is_armed;    /* the next completion makes the channel readable */
 	bool is_lost;     /* overrun, or the device is gone: nothing comes */
 };
 
