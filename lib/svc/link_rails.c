@@ -150,8 +150,7 @@ kv_link_rails_begin(struct kv_link *l, uint64_t features)
 bool
 kv_link_rails_take(struct kv_link *l, const struct kv_msg *msg, bool *is_good)
 {
-	if (msg->type != KV_MSG_RAILS && msg->type != KV_MSG_QPFENCE &&
-	    msg->type != KV_MSG_QPFENCE_R)
+	if (!kv_rdmalink_is_for(msg->type))
 		return false;
 	*is_good = l->rails && kv_rdmalink_take(l->rails, msg);
 	return true;

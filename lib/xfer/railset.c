@@ -56,7 +56,7 @@ on_take(struct kv_lane *lane, const struct kv_msg *msg)
 {
 	struct kv_railset *s = KV_CONTAINER_OF(lane, struct kv_railset, lane);
 
-	if (msg->type != KV_MSG_RAILS && msg->type != KV_MSG_QPFENCE_R)
+	if (!kv_rdmalink_is_for(msg->type))
 		return 0;
 	return s->link && kv_rdmalink_take(s->link, msg) ? 1 : -EPROTO;
 }

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "xfer/devlist.h"
 #include "xfer/rdmacore.h"
+#include "xfer/rdmaport.h"
 
 /* ---- which ---- */
 
@@ -122,6 +123,25 @@ reads_of(int limit)
 
 /* ---- ports ---- */
 
+/* What the environment wants of queue pairs, or what the port has. */
+static void
+wishes_set(struct kv_rdmanic *nic, const struct kv_mcenv *env,
+	   const struct kv_rdmadev *d)
+{
+	uint32_t mtu = d->mtu_bytes;
+
+	if (env->mtu_bytes && (!mtu || env->mtu_bytes < mtu))
+		mtu = env->mtu_bytes;
+	nic->mtu = kv_rdmaport_mtu_code(mtu);
+	if (env->service_level >= 0)
+		nic->service_level = (uint8_t)env->service_level;
+	if (env->traffic_class >= 0)
+		nic->traffic_class = (uint8_t)env->traffic_class;
+	if (env->pkey_index >= 0)
+		nic->pkey_index = (uint16_t)env->pkey_index;
+	nic->gid_index = env->gid_index >= 0 ? env->gid_index : d->gid_index;
+}
+
 /* One more; left out, with words in err, when its device does not open. */
 static void
 port_add(struct kv_rdma *r, const struct kv_rdmadev *d, char *err,
@@ -139,6 +159,7 @@ port_add(struct kv_rdma *r, const struct kv_rdmadev *d, char *err,
 		.is_ordered = r->env.is_ordered,
 		.is_soft = d->is_soft,
 	};
+	wishes_set(nic, &r->env, d);
 	if (r->n && strcmp(r->devs[r->n - 1].name, d->name) == 0) {
 		nic->ctx = nic[-1].ctx;
 		nic->pd = nic[-1].pd;
@@ -224,11 +245,9 @@ kv_rdma_open(const struct kv_rdma_opts *o, char *err, size_t n)
 	}
 	if (!like.v)
 		like.v = kv_rdmaverbs_load(&why);
-	if (!like.v->create_event_channel) {
-		snprintf(err, n, "%s; install it, or say --protocol=tcp", why);
-		errno = ENOTSUP;
-		return NULL;
-	}
+	if (!like.v->create_event_channel)
+		kv_warn("rdma: %s: connected without the connection manager",
+			why);
 	return open_all(&like, list, (size_t)found, err, n);
 }
 

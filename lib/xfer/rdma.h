@@ -33,10 +33,11 @@ struct kv_rdma_opts {
  * Opens the ports that are wanted and usable, the first KV_RDMA_PORTS_MAX of
  * them, in the order of the list. NULL, with errno and "what is wrong; what to
  * do" in err: ENODEV (there is none: err says why of the most promising one),
- * ENOTSUP (built without verbs, or one of the two libraries is not to be had),
- * ENOMEM, or what verbs say that cannot list devices. One that is usable and
- * cannot be opened is left out, and a name in the list that no device has, too,
- * each with a line in the log.
+ * ENOTSUP (built without verbs, or libibverbs is not to be had), ENOMEM, or
+ * what verbs say that cannot list devices. One that is usable and cannot be
+ * opened is left out, and a name in the list that no device has, too, each with
+ * a line in the log; so is a missing librdmacm, without which queue pairs are
+ * joined (rdmajoin.h).
  *
  * Nobody reads the events of the devices: a port that goes down and a device
  * that goes away are noticed by what fails on them, and by the connection

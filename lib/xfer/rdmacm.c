@@ -15,15 +15,6 @@
 
 enum {
 	BACKLOG = 128,
-	/* No acknowledgement for 4.096 us * 2^14 = 67 ms: it is sent again, six
-	 * times, and then given up: after half a second. (7 would be for ever
-	 * on some devices; the defaults of librdmacm take 18 s.) */
-	ACK_TIMEOUT = 14,
-	RETRIES = 6,
-	/* The other side has no receive: it is asked again after 0.64 ms, for
-	 * ever (7): it is busy. Whoever waits has a deadline. */
-	RNR_TIMER = 12,
-	RNR_RETRIES = 7,
 };
 
 enum state {
@@ -144,18 +135,18 @@ qp_move(struct kv_rdmaconn *c, enum ibv_qp_state state)
 	if (v->init_qp_attr(c->id, &attr, &mask) != 0)
 		return -errno;
 	if (state == IBV_QPS_INIT)
-		attr.qp_access_flags = IBV_ACCESS_LOCAL_WRITE |
-				       IBV_ACCESS_REMOTE_WRITE |
-				       IBV_ACCESS_REMOTE_READ;
+		attr.qp_access_flags = KV_RDMAQP_ACCESS;
 	if (state == IBV_QPS_RTR) {
 		attr.max_dest_rd_atomic = c->responds;
-		attr.min_rnr_timer = RNR_TIMER;
+		attr.min_rnr_timer = KV_RDMAQP_RNR_TIMER;
+		if (c->o.mtu && attr.path_mtu > c->o.mtu)
+			attr.path_mtu = (enum ibv_mtu)c->o.mtu;
 	}
 	if (state == IBV_QPS_RTS) {
 		attr.max_rd_atomic = c->initiates;
-		attr.timeout = ACK_TIMEOUT;
-		attr.retry_cnt = RETRIES;
-		attr.rnr_retry = RNR_RETRIES;
+		attr.timeout = KV_RDMAQP_ACK_TIMEOUT;
+		attr.retry_cnt = KV_RDMAQP_RETRIES;
+		attr.rnr_retry = KV_RDMAQP_RNR_RETRIES;
 	}
 	rc = v->modify_qp(c->qp->qp, &attr, mask);
 	return rc > 0 ? -rc : rc;
@@ -194,8 +185,8 @@ param_of(const struct kv_rdmaconn *c)
 		.private_data_len = (uint8_t)c->o.bytes,
 		.responder_resources = c->responds,
 		.initiator_depth = c->initiates,
-		.retry_count = RETRIES,
-		.rnr_retry_count = RNR_RETRIES,
+		.retry_count = KV_RDMAQP_RETRIES,
+		.rnr_retry_count = KV_RDMAQP_RNR_RETRIES,
 		.srq = 1,
 		.qp_num = c->qp->qp->qp_num,
 	};
@@ -539,9 +530,14 @@ struct kv_rdmacm *
 kv_rdmacm_new(const struct kv_rdmaverbs *v, struct kv_loop *loop,
 	      int traffic_class)
 {
-	struct kv_rdmacm *cm = KV_FAULT_POINT() ? NULL : calloc(1, sizeof(*cm));
+	struct kv_rdmacm *cm;
 	int rc;
 
+	if (!v->create_event_channel) {
+		errno = ENOTSUP;
+		return NULL;
+	}
+	cm = KV_FAULT_POINT() ? NULL : calloc(1, sizeof(*cm));
 	if (!cm) {
 		errno = ENOMEM;
 		return NULL;

@@ -25,7 +25,8 @@ struct kv_rdmacm;
 struct kv_rdmaconn;
 struct kv_rdmalisten;
 
-/* traffic_class of what is dialled and accepted; -1: as the system has it. */
+/* traffic_class of what is dialled and accepted; -1: as the system has it.
+ * NULL with errno; ENOTSUP: there is no librdmacm. */
 struct kv_rdmacm *kv_rdmacm_new(const struct kv_rdmaverbs *v,
 				struct kv_loop *loop, int traffic_class);
 /* Its connections and listeners are gone. NULL is fine. */
@@ -53,6 +54,7 @@ struct kv_rdmaconn_opts {
 	const void *word;     /* copied */
 	size_t bytes;         /* KV_RDMACM_WORD_BYTES at most */
 	uint64_t deadline_ns; /* until it is ready */
+	uint8_t mtu;          /* of verbs; the path's is no more; 0: no bound */
 };
 
 /* From this address here (a port 0) to that one. NULL with errno. */

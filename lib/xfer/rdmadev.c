@@ -253,7 +253,7 @@ judge(struct look *k)
 		say(dev, "%s", kv_rdmaport_why_down(&k->attr));
 		return;
 	}
-	if (is_ethernet && !dev->n_ips && !k->has_foreign) {
+	if (is_ethernet && dev->gid_index < 0) {
 		say(dev,
 		    "no IP on the port%s%s; ip addr add ADDRESS/BITS dev %s",
 		    *dev->netdev ? ", which is " : "", dev->netdev, netdev);
@@ -262,9 +262,9 @@ judge(struct look *k)
 	dev->is_usable = true;
 	if (dev->n_ips)
 		return;
-	say(dev, "%s, so connections to it are made by TCP",
-	    is_ethernet ? "its IPs are of another network name space"
-			: "no IP on the port");
+	say(dev, "%s: connected without the connection manager",
+	    k->has_foreign ? "its IPs are of another network name space"
+			   : "no IP on the port");
 }
 
 /* ---- devices ---- */
@@ -309,6 +309,7 @@ add_port(struct listing *l, struct ibv_context *ctx, uint8_t port,
 	}
 	dev->state = kv_rdmaport_state(k.attr.state);
 	dev->layer = kv_rdmaport_layer(k.attr.link_layer);
+	dev->is_ethernet = k.attr.link_layer == IBV_LINK_LAYER_ETHERNET;
 	dev->lid = k.attr.lid;
 	dev->mtu_bytes = kv_rdmaport_mtu(k.attr.active_mtu);
 	dev->mbit_per_s = kv_rdmasys_rate(&k.sys);

@@ -43,6 +43,7 @@ struct kv_rdmadev {
 	uint8_t port;      /* from 1 */
 	const char *state; /* "active", "down", ...; static */
 	const char *layer; /* "InfiniBand", "Ethernet"; static */
+	bool is_ethernet;
 	uint32_t mbit_per_s;
 	uint32_t mtu_bytes;
 	uint16_t lid;  /* InfiniBand; 0: none */

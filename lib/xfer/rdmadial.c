@@ -1,8 +1,6 @@
-/* Which ports are paired, and when they are dialled. See rdmalinkcore.h. */
+/* When ports are dialled, and how. See rdmalinkcore.h. */
 #include <arpa/inet.h>
-#include <assert.h>
 #include <errno.h>
-#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -16,131 +14,13 @@
 #define PAUSE_NS     (100 * KV_NS_PER_MS)
 #define PAUSE_NS_MAX (5 * KV_NS_PER_S)
 
-/* ---- which ports ---- */
+/* ---- rails ---- */
 
 double
 kv_rdmadial_speed(uint32_t mbit_per_s)
 {
 	return (mbit_per_s ? mbit_per_s : 10000) / 8000.0;
 }
-
-static bool
-is_prefix(const uint8_t *a, const uint8_t *b, unsigned bits)
-{
-	unsigned whole = bits / 8, rest = bits % 8;
-
-	if (bits == 0 || bits > 128 || memcmp(a, b, whole) != 0)
-		return false;
-	return rest == 0 || (a[whole] ^ b[whole]) >> (8 - rest) == 0;
-}
-
-/* The own address in the network of that one; else any. */
-static unsigned
-ip_towards(const struct kv_rdmadev *near, const struct kv_rail_rec *far,
-	   bool *is_same)
-{
-	unsigned i, bits;
-
-	for (i = 0; i < near->n_ips; i++) {
-		bits = near->ip_bits[i] > far->bits ? near->ip_bits[i]
-						    : far->bits;
-		*is_same = is_prefix(near->ips[i].s6_addr, far->ip, bits);
-		if (*is_same)
-			return i;
-	}
-	*is_same = false;
-	return 0;
-}
-
-static bool
-is_same_network(const struct kv_rdmadev *near, const struct kv_rail_rec *far)
-{
-	bool is_same;
-
-	ip_towards(near, far, &is_same);
-	return is_same;
-}
-
-struct choice {
-	const struct kv_rdmadev *near;
-	const struct kv_rail_rec *far;
-	unsigned n_near, n_far;
-	unsigned used_near[KV_RDMA_PORTS_MAX], used_far[KV_RAILS_MAX];
-};
-
-/* Less is better: another network, then ports that are in pairs already, then
- * how far from its place in the list. */
-static unsigned
-cost(const struct choice *c, unsigned near, unsigned far, unsigned used)
-{
-	unsigned distance = near > far ? near - far : far - near;
-	unsigned other = !is_same_network(&c->near[near], &c->far[far]);
-
-	return other * 10000 + used * 100 + distance;
-}
-
-static unsigned
-best_far(const struct choice *c, unsigned near)
-{
-	unsigned far, best = 0, least = UINT_MAX, n;
-
-	for (far = 0; far < c->n_far; far++) {
-		n = cost(c, near, far, c->used_far[far]);
-		if (n >= least)
-			continue;
-		least = n;
-		best = far;
-	}
-	return best;
-}
-
-static unsigned
-best_near(const struct choice *c, unsigned far)
-{
-	unsigned near, best = 0, least = UINT_MAX, n;
-
-	for (near = 0; near < c->n_near; near++) {
-		n = cost(c, near, far, c->used_near[near]);
-		if (n >= least)
-			continue;
-		least = n;
-		best = near;
-	}
-	return best;
-}
-
-unsigned
-kv_rdmadial_pairs(const struct kv_rdmadev *near, unsigned n_near,
-		  const struct kv_rail_rec *far, unsigned n_far,
-		  struct kv_rdmadial_pair out[KV_RDMALINK_RAILS])
-{
-	struct choice c = { near, far, n_near, n_far, { 0 }, { 0 } };
-	unsigned i, j, n = 0;
-	bool is_any = false, is_same;
-
-	for (i = 0; i < n_near && n_far > 0; i++) {
-		j = best_far(&c, i);
-		is_any |= is_same_network(&near[i], &far[j]);
-		c.used_near[i]++;
-		c.used_far[j]++;
-		out[n++] = (struct kv_rdmadial_pair){ (uint8_t)i, (uint8_t)j };
-	}
-	for (j = 0; j < n_far && n_near > 0 && n < KV_RDMALINK_RAILS; j++) {
-		if (c.used_far[j])
-			continue;
-		i = best_near(&c, j);
-		is_same = is_same_network(&near[i], &far[j]);
-		/* Where networks tell, there is no way to it. */
-		if (is_any && !is_same)
-			continue;
-		c.used_near[i]++;
-		c.used_far[j]++;
-		out[n++] = (struct kv_rdmadial_pair){ (uint8_t)i, (uint8_t)j };
-	}
-	return n;
-}
-
-/* ---- rails ---- */
 
 static void
 rail_clear(struct kv_rdmalink *l, struct kv_rdmarail *rail)
@@ -165,11 +45,21 @@ rail_find(struct kv_rdmalink *l, unsigned near, const struct kv_rail_rec *to)
 	return NULL;
 }
 
+/* The connection manager can do it. */
+static bool
+is_managed(const struct kv_rdmalink *l, const struct kv_rdmarail *rail)
+{
+	return l->rl->cm && l->rl->r->devs[rail->near].n_ips > 0 &&
+	       kv_get16(rail->to.port) != 0;
+}
+
 static void
-rail_aim(struct kv_rdmarail *rail, const struct kv_rail_rec *to)
+rail_aim(const struct kv_rdmalink *l, struct kv_rdmarail *rail,
+	 const struct kv_rail_rec *to)
 {
 	rail->to = *to;
 	rail->far = to->number;
+	rail->by_join = !is_managed(l, rail);
 }
 
 static void
@@ -185,7 +75,7 @@ rail_new(struct kv_rdmalink *l, unsigned near, const struct kv_rail_rec *to)
 		.ramp = 1,
 		.pause_ns = PAUSE_NS,
 	};
-	rail_aim(rail, to);
+	rail_aim(l, rail, to);
 }
 
 /* Of ports that are in several pairs each has its part. */
@@ -216,13 +106,13 @@ speeds_set(struct kv_rdmalink *l)
 static void
 rails_set(struct kv_rdmalink *l)
 {
-	struct kv_rdmadial_pair pairs[KV_RDMALINK_RAILS];
+	struct kv_rdmapair pairs[KV_RDMALINK_RAILS];
 	const struct kv_rdma *r = l->rl->r;
 	uint32_t stay = 0, fresh = 0;
 	struct kv_rdmarail *rail;
 	unsigned i, n;
 
-	n = kv_rdmadial_pairs(r->devs, r->n, l->recs, l->n_recs, pairs);
+	n = kv_rdmapair_find(r->devs, r->n, l->recs, l->n_recs, pairs);
 	for (i = 0; i < n; i++) {
 		rail = rail_find(l, pairs[i].near, &l->recs[pairs[i].far]);
 		if (rail)
@@ -239,6 +129,18 @@ rails_set(struct kv_rdmalink *l)
 	speeds_set(l);
 }
 
+static bool
+rec_is_good(const struct kv_rail_rec *rec)
+{
+	static const uint8_t zero[sizeof(rec->zero)];
+
+	return rec->number < KV_RAILS_MAX && rec->bits <= 128 &&
+	       (rec->layer == KV_RAIL_INFINIBAND ||
+		rec->layer == KV_RAIL_ETHERNET) &&
+	       rec->mtu >= IBV_MTU_256 && rec->mtu <= IBV_MTU_4096 &&
+	       memcmp(rec->zero, zero, sizeof(zero)) == 0;
+}
+
 /* Each number once: keys go by it. */
 static bool
 recs_are_good(const struct kv_rail_rec *recs, unsigned n)
@@ -247,9 +149,7 @@ recs_are_good(const struct kv_rail_rec *recs, unsigned n)
 	unsigned i;
 
 	for (i = 0; i < n; i++) {
-		if (recs[i].number >= KV_RAILS_MAX ||
-		    seen >> recs[i].number & 1 || recs[i].bits > 128 ||
-		    kv_get16(recs[i].port) == 0)
+		if (!rec_is_good(&recs[i]) || seen >> recs[i].number & 1)
 			return false;
 		seen |= 1u << recs[i].number;
 	}
@@ -297,6 +197,14 @@ word_of(int why)
 		return "no answer";
 	case ECONNRESET:
 		return "ended by the other side";
+	case ENOSPC:
+		return "there are too many queue pairs";
+	case ENETDOWN:
+		return "the port is down";
+	case EADDRNOTAVAIL:
+		return "the port has no such GID";
+	case EPROTOTYPE:
+		return "InfiniBand at one end, Ethernet at the other";
 	case ENODEV:
 		return "the device is gone, or its queues are full";
 	default:
@@ -318,38 +226,49 @@ why_set(struct kv_rdmalink *l, const struct kv_rdmarail *rail, int why)
 }
 
 static int
-dial(struct kv_rdmalink *l, struct kv_rdmarail *rail)
+dial_managed(struct kv_rdmaslot *s)
 {
+	struct kv_rdmalink *l = s->l;
+	const struct kv_rdmarail *rail = s->rail;
 	const struct kv_rdmadev *dev = &l->rl->r->devs[rail->near];
 	struct kv_rail_word word = {
 		.magic = kv_le32(KV_RAIL_MAGIC),
-		.qp = kv_le32(l->next_qp++),
+		.qp = kv_le32(s->id),
 		.token = kv_le64(l->o.token),
 		.near = rail->near,
 		.far = rail->far,
+		.mtu = l->rl->r->nics[rail->near].mtu,
 	};
-	struct kv_rdmaconn_opts o = {
+	const struct kv_rdmaconn_opts o = {
 		.ops = &kv_rdmarail_conn_ops,
+		.arg = s,
 		.word = &word,
 		.bytes = sizeof(word),
 		.deadline_ns = kv_loop_now(l->loop) + DIAL_NS,
+		.mtu = (uint8_t)kv_min_u64(word.mtu, rail->to.mtu),
 	};
 	struct sockaddr_storage from, to;
-	struct kv_rdmaslot *s;
-	bool is_same;
-	unsigned i = ip_towards(dev, &rail->to, &is_same);
 
-	s = kv_rdmarail_slot(l, rail, kv_get32(word.qp));
-	if (!s)
-		return -ENOMEM;
-	o.arg = s;
-	kv_rdma_sockaddr(&dev->ips[i], 0, &from);
+	kv_rdma_sockaddr(&dev->ips[kv_rdmapair_ip(dev, &rail->to)], 0, &from);
 	kv_rdma_sockaddr(rail->to.ip, kv_get16(rail->to.port), &to);
 	s->conn = kv_rdmacm_dial(l->rl->cm, (struct sockaddr *)&from,
 				 (struct sockaddr *)&to, &o);
-	if (s->conn)
-		return 0;
-	kv_rdmarail_drop(s, -errno);
+	return s->conn ? 0 : -errno;
+}
+
+/* 0; or no memory. */
+static int
+dial(struct kv_rdmalink *l, struct kv_rdmarail *rail)
+{
+	struct kv_rdmaslot *s = kv_rdmarail_slot(l, rail, l->next_qp++);
+	int rc;
+
+	if (!s)
+		return -ENOMEM;
+	s->by_join = rail->by_join;
+	rc = s->by_join ? kv_rdmarailjoin_dial(s) : dial_managed(s);
+	if (rc < 0)
+		kv_rdmarail_drop(s, rc);
 	return 0;
 }
 
@@ -383,6 +302,19 @@ is_paired(const struct kv_rdmalink *l, uint8_t near, uint8_t far)
 	return false;
 }
 
+/* The other way to the same port, perhaps. */
+static bool
+try_other_way(const struct kv_rdmalink *l, struct kv_rdmarail *rail, int why)
+{
+	/* What is lacking here another way would lack, too. */
+	bool is_own = why == -ENODEV || why == -ENOMEM || why == -ENOSPC;
+
+	if (rail->is_proven || is_own || !is_managed(l, rail))
+		return false;
+	rail->by_join = !rail->by_join;
+	return rail->by_join;
+}
+
 /* Another port of the other side, perhaps. */
 static bool
 try_next(const struct kv_rdmalink *l, struct kv_rdmarail *rail)
@@ -396,9 +328,10 @@ try_next(const struct kv_rdmalink *l, struct kv_rdmarail *rail)
 		i++;
 	while (++rail->tries % l->n_recs != 0) {
 		to = &l->recs[++i % l->n_recs];
-		if (is_paired(l, rail->near, to->number))
+		if (is_paired(l, rail->near, to->number) ||
+		    !kv_rdmapair_is_linked(&l->rl->r->devs[rail->near], to))
 			continue;
-		rail_aim(rail, to);
+		rail_aim(l, rail, to);
 		return true;
 	}
 	return false;
@@ -408,14 +341,17 @@ void
 kv_rdmadial_lost(struct kv_rdmalink *l, struct kv_rdmarail *rail,
 		 const struct kv_rdmaslot *s, int why)
 {
-	/* One of several dials to a port that was left already. */
-	bool is_old = s->far != rail->far;
+	/* One of several dials to a port, or in a way, that was left
+	 * already. */
+	bool is_old = s->far != rail->far || s->by_join != rail->by_join;
 
 	why_set(l, rail, why);
 	kv_debug("rdma: %s", l->why);
 	if (!l->o.dials || l->is_closing || is_old)
 		return;
-	if (l->n_recs > 0 && try_next(l, rail))
+	if (try_other_way(l, rail, why))
+		rail->dial_ns = 0;
+	else if (l->n_recs > 0 && try_next(l, rail))
 		rail->dial_ns = 0;
 	else if (rail->dial_ns <= kv_loop_now(l->loop)) {
 		rail->has_failed = true;

@@ -96,6 +96,10 @@ kv_rdmalink_take(struct kv_rdmalink *l, const struct kv_msg *msg)
 		return kv_rdmaend_fence(l, msg);
 	case KV_MSG_QPFENCE_R:
 		return kv_rdmafence_answer(l, msg);
+	case KV_MSG_QPJOIN:
+	case KV_MSG_QPJOIN_R:
+	case KV_MSG_QPSTATE:
+		return kv_rdmarailjoin_take(l, msg);
 	default:
 		return false;
 	}
@@ -142,7 +146,7 @@ kv_rdmalink_path(const struct kv_rdmalink *l, struct in6_addr *near,
 	const struct kv_rdmarail *rail;
 
 	for (rail = l->rails; rail < l->rails + l->n_rails; rail++) {
-		if (!rail->up || !l->o.dials)
+		if (!rail->up || !l->o.dials || rail->by_join)
 			continue;
 		*near = l->rl->r->devs[rail->near].ips[0];
 		memcpy(far, rail->to.ip, sizeof(*far));

@@ -58,15 +58,23 @@ void kv_rdmalink_free(struct kv_rdmalink *l);
 void *kv_rdmalink_arg(const struct kv_rdmalink *l);
 /* Listening: says where; again when that has changed. */
 void kv_rdmalink_tell(struct kv_rdmalink *l);
-/* Takes a RAILS, QPFENCE or QPFENCE_R of its connection; false: it is broken,
- * or not for it, and the connection is to be closed. */
+/* What is said on the connection of links. */
+static inline bool
+kv_rdmalink_is_for(unsigned type)
+{
+	return type == KV_MSG_RAILS || type == KV_MSG_QPFENCE ||
+	       type == KV_MSG_QPFENCE_R || type == KV_MSG_QPJOIN ||
+	       type == KV_MSG_QPJOIN_R || type == KV_MSG_QPSTATE;
+}
+/* Takes such a message; false: it is broken, or not for this link, and the
+ * connection is to be closed. */
 bool kv_rdmalink_take(struct kv_rdmalink *l, const struct kv_msg *msg);
 
 /* Rails with a queue pair that works. */
 unsigned kv_rdmalink_rails(const struct kv_rdmalink *l);
 bool kv_rdmalink_is_settled(const struct kv_rdmalink *l);
-/* Dialling: the addresses of a rail that works, here and there. False: there is
- * none. */
+/* Dialling: the addresses of a rail that the connection manager has connected,
+ * here and there. False: there is none. */
 bool kv_rdmalink_path(const struct kv_rdmalink *l, struct in6_addr *near,
 		      struct in6_addr *far);
 /* Why the last rail that failed did, for people; "" when none has. Until the

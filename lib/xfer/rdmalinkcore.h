@@ -4,12 +4,17 @@
 /*
  * What the files of a link share, and nobody else sees.
  *
- *	rdmaloop   queues and listeners of a loop; finds the link that is
- *dialled rdmalink   its life, and what is said of it rdmadial   which ports are
- *paired, and when they are dialled rdmarail   queue pairs of a rail: made,
- *lost, and forgotten rdmamove   transfers of this side, from their start to
- *their end rdmafeed   what of them is posted, where rdmafence  what the other
- *side is to fence for them, and has rdmaend    transfers of the other side
+ *	rdmaloop      queues and listeners of a loop; finds the link that is
+ *	              dialled
+ *	rdmalink      its life, and what is said of it
+ *	rdmapair      which ports are paired
+ *	rdmadial      when they are dialled, and how
+ *	rdmarail      queue pairs of a rail: made, lost, and forgotten
+ *	rdmarailjoin  those that no connection manager connects
+ *	rdmamove      transfers of this side, from their start to their end
+ *	rdmafeed      what of them is posted, where
+ *	rdmafence     what the other side is to fence for them, and has
+ *	rdmaend       transfers of the other side
  *
  * A queue pair has a slot, of which transfers know the bit:
  *
@@ -25,6 +30,7 @@
 #include "base/rng.h"
 #include "xfer/rdmacm.h"
 #include "xfer/rdmacore.h"
+#include "xfer/rdmajoin.h"
 #include "xfer/rdmalink.h"
 #include "xfer/rdmashare.h"
 
@@ -46,7 +52,7 @@ enum {
 struct kv_rdmaloop {
 	struct kv_rdma *r;
 	struct kv_loop *loop;
-	struct kv_rdmacm *cm;
+	struct kv_rdmacm *cm; /* NULL: there is no connection manager */
 	struct kv_rdmacq *cqs[KV_RDMA_PORTS_MAX]; /* NULL: not to be had */
 	const struct kv_rdmanic *ports[KV_RDMA_PORTS_MAX]; /* that have one */
 	unsigned n_ports;
@@ -86,7 +92,9 @@ struct kv_rdmaslot {
 	uint8_t far;              /* number of the other side's port */
 	bool is_innocent; /* fenced here, not for a failure of its own */
 	bool is_owed;     /* the other side waits for its end */
-	struct kv_rdmaconn *conn; /* NULL: over */
+	bool by_join;     /* not by the connection manager */
+	struct kv_rdmaconn *conn; /* NULL: over, or joined */
+	struct kv_rdmajoin *join; /* NULL: over, or not joined */
 	struct kv_rdmaqp *qp;     /* NULL: none yet, or none any more */
 	uint64_t progress_ns;     /* something came back, or was posted */
 	/* Of a side that moves, else NULL. */
@@ -107,6 +115,7 @@ struct kv_rdmarail {
 	double ramp;       /* as much of it is used */
 	/* Dialling. */
 	struct kv_rail_rec to; /* of far */
+	bool by_join;          /* how it is dialled */
 	bool is_proven;        /* this pair of ports has worked */
 	bool has_failed;       /* all pairs that there are, once */
 	unsigned tries;        /* pairs that failed, one after the other */
@@ -226,18 +235,42 @@ void kv_rdmarail_free(struct kv_rdmaslot *s);
 /* Says how it is with its speed. */
 void kv_rdmarail_share(struct kv_rdmalink *l, struct kv_rdmarail *rail);
 
-/* ---- rdmadial.c ---- */
+/* A slot for the queue pair of that name, which the other side asks for, of its
+ * port `far` and this port `near`. NULL: there are too many, or no memory; or
+ * there is one. */
+struct kv_rdmaslot *kv_rdmarail_place(struct kv_rdmalink *l, unsigned near,
+				      uint8_t far, uint32_t id);
+/* It is connected, and carries work if it can be used. */
+void kv_rdmarail_ready(struct kv_rdmaslot *s);
 
-struct kv_rdmadial_pair {
+/* ---- rdmarailjoin.c ---- */
+
+/* Dials: 0 or -errno, and the slot is to be dropped. */
+int kv_rdmarailjoin_dial(struct kv_rdmaslot *s);
+/* Takes a QPJOIN, QPJOIN_R or QPSTATE, as kv_rdmalink_take(). */
+bool kv_rdmarailjoin_take(struct kv_rdmalink *l, const struct kv_msg *msg);
+
+/* ---- rdmapair.c ---- */
+
+struct kv_rdmapair {
 	uint8_t near; /* number of the own port */
 	uint8_t far;  /* place in the list of the other side's */
 };
 
 /* Which ports to connect, each of either side at least once as far as there is
  * a way; how many pairs. Pure. */
-unsigned kv_rdmadial_pairs(const struct kv_rdmadev *near, unsigned n_near,
-			   const struct kv_rail_rec *far, unsigned n_far,
-			   struct kv_rdmadial_pair out[KV_RDMALINK_RAILS]);
+unsigned kv_rdmapair_find(const struct kv_rdmadev *near, unsigned n_near,
+			  const struct kv_rail_rec *far, unsigned n_far,
+			  struct kv_rdmapair out[KV_RDMALINK_RAILS]);
+/* Which of the own addresses is in the network of that one; else any. */
+unsigned kv_rdmapair_ip(const struct kv_rdmadev *near,
+			const struct kv_rail_rec *far);
+/* They are of one link layer. */
+bool kv_rdmapair_is_linked(const struct kv_rdmadev *near,
+			   const struct kv_rail_rec *far);
+
+/* ---- rdmadial.c ---- */
+
 bool kv_rdmadial_take(struct kv_rdmalink *l, const struct kv_msg *msg);
 /* Bytes a nanosecond of a port that says so. */
 double kv_rdmadial_speed(uint32_t mbit_per_s);

@@ -15,6 +15,7 @@
 enum {
 	SENDS = 4096,   /* room for 124 queue pairs of a port */
 	RECEIVES = 512, /* transfers that end within a turn of the loop */
+	GID_BITS = 64,  /* that name its subnet */
 };
 
 /* ---- being dialled ---- */
@@ -50,7 +51,8 @@ on_asked(void *arg, struct kv_rdmaconn *c, const char *device, unsigned port,
 			l = link_find(rl, kv_get64(word.token));
 	}
 	if (!l || number < 0 || word.far != number ||
-	    word.near >= KV_RAILS_MAX || word.zero[0] || word.zero[1]) {
+	    word.near >= KV_RAILS_MAX || word.zero || word.mtu > IBV_MTU_4096 ||
+	    word.mtu < IBV_MTU_256) {
 		kv_debug("rdma: somebody was refused at %s", device);
 		kv_rdmacm_refuse(c);
 		return;
@@ -64,37 +66,48 @@ listen_at(struct kv_rdmaloop *rl, unsigned i)
 	const struct kv_rdmadev *dev = &rl->r->devs[i];
 	struct sockaddr_storage at;
 
-	if (dev->n_ips == 0) {
-		errno = EADDRNOTAVAIL;
-	} else {
-		kv_rdma_sockaddr(&dev->ips[0], 0, &at);
-		rl->listens[i] = kv_rdmacm_listen(
-			rl->cm, (struct sockaddr *)&at, on_asked, rl);
-	}
+	if (dev->n_ips == 0 || !rl->cm)
+		return;
+	kv_rdma_sockaddr(&dev->ips[0], 0, &at);
+	rl->listens[i] =
+		kv_rdmacm_listen(rl->cm, (struct sockaddr *)&at, on_asked, rl);
 	if (!rl->listens[i])
 		kv_warn("rdma: cannot listen at port %u of %s: %m", dev->port,
 			dev->name);
+}
+
+/* Where nobody listens it is joined to, by its GID. */
+static struct kv_rail_rec
+rec_of(const struct kv_rdmaloop *rl, unsigned i)
+{
+	const struct kv_rdmadev *dev = &rl->r->devs[i];
+	struct kv_rail_rec rec = {
+		.bits = GID_BITS,
+		.number = (uint8_t)i,
+		.mbit_per_s = kv_le32(dev->mbit_per_s),
+		.layer = dev->is_ethernet ? KV_RAIL_ETHERNET
+					  : KV_RAIL_INFINIBAND,
+		.mtu = rl->r->nics[i].mtu,
+	};
+
+	memcpy(rec.ip, &dev->gid, sizeof(rec.ip));
+	if (!rl->listens[i])
+		return rec;
+	memcpy(rec.ip, &dev->ips[0], sizeof(rec.ip));
+	rec.bits = dev->ip_bits[0];
+	rec.port = kv_le16(kv_rdmacm_port(rl->listens[i]));
+	return rec;
 }
 
 unsigned
 kv_rdmaloop_rails(const struct kv_rdmaloop *rl,
 		  struct kv_rail_rec out[KV_RAILS_MAX])
 {
-	const struct kv_rdmadev *dev;
 	unsigned i, n = 0;
 
-	for (i = 0; i < rl->r->n; i++) {
-		dev = &rl->r->devs[i];
-		if (!rl->listens[i] || rl->cqs[i]->is_lost || rl->is_gone[i])
-			continue;
-		out[n] = (struct kv_rail_rec){
-			.port = kv_le16(kv_rdmacm_port(rl->listens[i])),
-			.bits = dev->ip_bits[0],
-			.number = (uint8_t)i,
-			.mbit_per_s = kv_le32(dev->mbit_per_s),
-		};
-		memcpy(out[n++].ip, &dev->ips[0], sizeof(out->ip));
-	}
+	for (i = 0; i < rl->r->n; i++)
+		if (rl->cqs[i] && !rl->cqs[i]->is_lost && !rl->is_gone[i])
+			out[n++] = rec_of(rl, i);
 	return n;
 }
 
@@ -123,9 +136,11 @@ loop_open(struct kv_rdmaloop *rl, bool listens)
 	unsigned i;
 	int rc;
 
+	/* In a container its device is missing, perhaps. */
 	rl->cm = kv_rdmacm_new(rl->r->v, rl->loop, rl->r->env.traffic_class);
-	if (!rl->cm)
-		return -errno;
+	if (!rl->cm && errno != ENOTSUP)
+		kv_warn("rdma: no connection manager: %m; queue pairs are "
+			"joined without it");
 	for (i = 0; i < rl->r->n; i++)
 		port_open(rl, i);
 	if (rl->n_ports == 0)

@@ -17,6 +17,11 @@ struct kv_rdmanic {
 	uint8_t port;    /* of the device */
 	/* READs at once on a queue pair: of its own, and of the other end's. */
 	uint8_t initiates, responds;
+	/* Of queue pairs that no connection manager connects. */
+	uint8_t service_level, traffic_class;
+	uint16_t pkey_index;
+	int gid_index;   /* -1: there is none */
+	uint8_t mtu;     /* of verbs, 1 to 5: no more is used of any */
 	bool is_ordered; /* no relaxed ordering */
 	bool is_soft;    /* soft-RoCE: see rdmaqp.c */
 };

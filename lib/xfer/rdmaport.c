@@ -55,6 +55,16 @@ kv_rdmaport_mtu(enum ibv_mtu mtu)
 	return mtu >= IBV_MTU_256 && mtu <= IBV_MTU_4096 ? 128U << mtu : 0;
 }
 
+uint8_t
+kv_rdmaport_mtu_code(uint32_t bytes)
+{
+	uint8_t code = IBV_MTU_256;
+
+	while (code < IBV_MTU_4096 && (bytes == 0 || 256U << code <= bytes))
+		code++;
+	return code;
+}
+
 const char *
 kv_rdmaport_state(enum ibv_port_state state)
 {

@@ -18,6 +18,9 @@
 uint32_t kv_rdmaport_speed(uint8_t speed, uint8_t width);
 
 uint32_t kv_rdmaport_mtu(enum ibv_mtu mtu); /* bytes; 0: not known */
+/* As verbs number them, 1 to 5: the largest that is not more; of 0, which is
+ * not known, the largest of all. */
+uint8_t kv_rdmaport_mtu_code(uint32_t bytes);
 
 /* Static words: "active", "down"; "InfiniBand", "Ethernet". */
 const char *kv_rdmaport_state(enum ibv_port_state state);

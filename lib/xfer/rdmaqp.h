@@ -19,6 +19,21 @@
 #include "event/loop.h"
 #include "xfer/rdmacq.h"
 
+enum {
+	/* No acknowledgement for 4.096 us * 2^14 = 67 ms: it is sent again, six
+	 * times, and then given up: after half a second. (7 would be for ever
+	 * on some devices; the defaults of librdmacm take 18 s.) */
+	KV_RDMAQP_ACK_TIMEOUT = 14,
+	KV_RDMAQP_RETRIES = 6,
+	/* The other side has no receive: it is asked again after 0.64 ms, for
+	 * ever (7): it is busy. Whoever waits has a deadline. */
+	KV_RDMAQP_RNR_TIMER = 12,
+	KV_RDMAQP_RNR_RETRIES = 7,
+	/* What the other side may do, where it has a key. */
+	KV_RDMAQP_ACCESS = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
+			   IBV_ACCESS_REMOTE_READ,
+};
+
 enum kv_rdmaqp_state {
 	KV_RDMAQP_MAKING, /* not connected */
 	KV_RDMAQP_READY,

@@ -43,18 +43,26 @@ kv_rdmarail_slot(struct kv_rdmalink *l, struct kv_rdmarail *rail, uint32_t id)
 void
 kv_rdmarail_free(struct kv_rdmaslot *s)
 {
-	assert(!s->conn && !s->qp);
+	assert(!s->conn && !s->join && !s->qp);
 	s->l->slots[s->index] = NULL;
 	free(s->slices);
 	free(s);
+}
+
+/* Work of a join is among that of its queue pair. */
+static void
+disconnect(struct kv_rdmaslot *s)
+{
+	kv_rdmacm_give_up(kv_steal_ptr(&s->conn));
+	kv_rdmaqp_free(kv_steal_ptr(&s->qp));
+	kv_rdmajoin_free(kv_steal_ptr(&s->join));
 }
 
 void
 kv_rdmarail_close(struct kv_rdmaslot *s)
 {
 	kv_rdmarail_die(s, -ECANCELED);
-	kv_rdmacm_give_up(kv_steal_ptr(&s->conn));
-	kv_rdmaqp_free(kv_steal_ptr(&s->qp));
+	disconnect(s);
 }
 
 struct kv_rdmaslot *
@@ -168,7 +176,7 @@ kv_rdmarail_drop(struct kv_rdmaslot *s, int why)
 	kv_rdmarail_die(s, why);
 	if (s->qp || s->state == KV_RDMASLOT_DEAD)
 		return;
-	kv_rdmacm_give_up(kv_steal_ptr(&s->conn));
+	disconnect(s);
 	dead(s);
 }
 
@@ -184,8 +192,7 @@ on_imm(struct kv_rdmaqp *qp, uint32_t imm)
 void
 kv_rdmarail_cut(struct kv_rdmaslot *s)
 {
-	kv_rdmacm_give_up(kv_steal_ptr(&s->conn));
-	kv_rdmaqp_free(kv_steal_ptr(&s->qp));
+	disconnect(s);
 	dead(s);
 }
 
@@ -235,15 +242,12 @@ on_make(struct kv_rdmaconn *c, const char *device, unsigned port)
 	return s->qp;
 }
 
-static void
-on_ready(struct kv_rdmaconn *c, const void *word, size_t bytes)
+void
+kv_rdmarail_ready(struct kv_rdmaslot *s)
 {
-	struct kv_rdmaslot *s = kv_rdmacm_arg(c);
 	struct kv_rdmalink *l = s->l;
 	struct kv_rdmarail *rail = s->rail;
 
-	(void)word;
-	(void)bytes;
 	if (s->state != KV_RDMASLOT_MAKING)
 		return;
 	if (rail->far != s->far && rail->up) {
@@ -255,6 +259,7 @@ on_ready(struct kv_rdmaconn *c, const void *word, size_t bytes)
 		return;
 	}
 	rail->far = s->far;
+	rail->by_join = s->by_join;
 	s->state = KV_RDMASLOT_UP;
 	rail->up |= kv_rdmaslot_bit(s);
 	l->up |= kv_rdmaslot_bit(s);
@@ -262,6 +267,14 @@ on_ready(struct kv_rdmaconn *c, const void *word, size_t bytes)
 	kv_rdmadial_up(rail);
 	kv_rdmadial_look(l);
 	kv_rdmamove_wake(l);
+}
+
+static void
+on_ready(struct kv_rdmaconn *c, const void *word, size_t bytes)
+{
+	(void)word;
+	(void)bytes;
+	kv_rdmarail_ready(kv_rdmacm_arg(c));
 }
 
 static void
@@ -327,14 +340,30 @@ make_room(struct kv_rdmalink *l, const struct kv_rdmarail *rail)
 		kv_rdmarail_drop(oldest, -ECANCELED);
 }
 
+struct kv_rdmaslot *
+kv_rdmarail_place(struct kv_rdmalink *l, unsigned near, uint8_t far,
+		  uint32_t id)
+{
+	struct kv_rdmarail *rail = NULL;
+
+	if (!l->is_closing && !kv_rdmarail_find(l, id))
+		rail = rail_of(l, (uint8_t)near, far);
+	if (!rail)
+		return NULL;
+	make_room(l, rail);
+	return kv_rdmarail_slot(l, rail, id);
+}
+
 static int
-accept_slot(struct kv_rdmaslot *s, struct kv_rdmaconn *c)
+accept_slot(struct kv_rdmaslot *s, struct kv_rdmaconn *c, uint8_t mtu)
 {
 	const struct kv_rdmaconn_opts o = {
 		.ops = &kv_rdmarail_conn_ops,
 		.arg = s,
 		.deadline_ns =
 			kv_loop_now(s->l->loop) + ACCEPT_MS * KV_NS_PER_MS,
+		.mtu = (uint8_t)kv_min_u64(
+			mtu, s->l->rl->r->nics[s->rail->near].mtu),
 	};
 	int rc = kv_rdmarail_make(s);
 
@@ -350,22 +379,15 @@ void
 kv_rdmarail_asked(struct kv_rdmalink *l, struct kv_rdmaconn *c, unsigned number,
 		  const struct kv_rail_word *word)
 {
-	uint32_t id = kv_get32(word->qp);
-	struct kv_rdmarail *rail = NULL;
-	struct kv_rdmaslot *s = NULL;
+	struct kv_rdmaslot *s =
+		kv_rdmarail_place(l, number, word->near, kv_get32(word->qp));
 	int rc;
 
-	if (!l->is_closing && !kv_rdmarail_find(l, id))
-		rail = rail_of(l, (uint8_t)number, word->near);
-	if (rail) {
-		make_room(l, rail);
-		s = kv_rdmarail_slot(l, rail, id);
-	}
 	if (!s) {
 		kv_rdmacm_refuse(c);
 		return;
 	}
-	rc = accept_slot(s, c);
+	rc = accept_slot(s, c, word->mtu);
 	if (rc == 0)
 		return;
 	kv_rdmacm_give_up(kv_steal_ptr(&s->conn));

@@ -277,6 +277,8 @@ dispatch(struct kv_serveconn *c, const struct kv_msg *msg)
 	case KV_MSG_NOTE:
 		return on_note(c, msg);
 	case KV_MSG_QPFENCE:
+	case KV_MSG_QPJOIN:
+	case KV_MSG_QPSTATE:
 		return c->rails && kv_rdmalink_take(c->rails, msg) ? 0
 								   : -EPROTO;
 	default:

@@ -1,6 +1,7 @@
 #include "railrig.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -43,10 +44,13 @@ port_make(const struct railrig_opts *o, int end, unsigned i)
 {
 	struct railrig_end *e = &railrig[end];
 	struct kv_rdmadev *dev = &e->r.devs[i];
+	bool has_ip = !(o->no_ip[end] >> i & 1);
 	char ip[32], mapped[48];
 	const struct hca_port_opts port = {
-		.ip = ip,
+		.ip = has_ip ? ip : NULL,
 		.gbps = o->gbps[i],
+		.infiniband = o->infiniband[end] >> i & 1,
+		.mtu = o->mtu[end],
 		.fabric = o->is_flat             ? 0
 			  : o->is_crossed && end ? o->n[0] - 1 - i
 						 : i,
@@ -60,15 +64,18 @@ port_make(const struct railrig_opts *o, int end, unsigned i)
 	dev->mbit_per_s =
 		(uint32_t)(1000 * (o->gbps[i] > 0 ? o->gbps[i] : 100));
 	dev->limits.cqe_max = 65536;
-	dev->n_ips = 1;
+	dev->is_ethernet = !port.infiniband;
+	dev->gid_index = dev->is_ethernet ? has_ip ? 3 : 1 : 0;
+	dev->n_ips = has_ip;
 	dev->ip_bits[0] = 120;
 	snprintf(mapped, sizeof(mapped), "::ffff:%s", ip);
 	assert_int_equal(inet_pton(AF_INET6, mapped, &dev->ips[0]), 1);
 }
 
 static void
-nics_open(struct railrig_end *e)
+nics_open(const struct railrig_opts *o, int end)
 {
+	struct railrig_end *e = &railrig[end];
 	struct ibv_device **list;
 	unsigned i;
 	int n;
@@ -83,8 +90,16 @@ nics_open(struct railrig_end *e)
 			.port = 1,
 			.initiates = 16,
 			.responds = 16,
+			.gid_index = e->r.devs[i].gid_index,
+			.mtu = (uint8_t)(o->mtu[end] ? o->mtu[end]
+						     : IBV_MTU_4096),
 		};
 		assert_non_null(e->r.nics[i].ctx);
+		assert_int_equal(
+			e->v->query_gid(e->r.nics[i].ctx, 1,
+					e->r.devs[i].gid_index,
+					(union ibv_gid *)&e->r.devs[i].gid),
+			0);
 		e->r.nics[i].pd = e->v->alloc_pd(e->r.nics[i].ctx);
 		assert_non_null(e->r.nics[i].pd);
 		e->r.ports[i] = &e->r.nics[i];
@@ -112,7 +127,7 @@ end_open(const struct railrig_opts *o, int end)
 	e->r.v = e->v;
 	kv_mcenv_read(&e->r.env, NULL);
 	e->r.n = e->n;
-	nics_open(e);
+	nics_open(o, end);
 	e->rl = kv_rdmaloop_new(&e->r, railrig_loop, end == 1);
 	check_made(e->rl);
 	e->buf = malloc(bytes_of(o));
@@ -128,6 +143,8 @@ on_msg(struct kv_conn *c, const struct kv_msg *msg)
 {
 	struct railrig_end *e = kv_conn_arg(c);
 
+	if (!e->l && msg->type == KV_MSG_QPJOIN)
+		kv_rdmajoin_refuse(c, msg->body, -ENOSPC);
 	if (e->l && !kv_rdmalink_take(e->l, msg))
 		e->is_broken = true;
 }

@@ -4,13 +4,15 @@
 /*
  * Two processes on two hosts with several ports each, a connection between
  * them, and a link beside it: end 0 dials, end 1 listens, either may move.
- * Port i of each has a device of its own. Fails the running test on any error.
+ * Port i of each has a device of its own. An end whose link is gone refuses to
+ * join. Fails the running test on any error.
  */
 
 #include "hca.h"
 #include "net/conn.h"
 #include "simnet.h"
 #include "xfer/rdmacore.h"
+#include "xfer/rdmajoin.h"
 #include "xfer/rdmalink.h"
 #include "xfer/rdmamr.h"
 
@@ -52,7 +54,10 @@ struct railrig_opts {
 	bool is_flat;
 	/* Port i of end 1 is in the network of the i-th last of end 0. */
 	bool is_crossed;
-	bool may_fail; /* then the process ends with RAILRIG_FAILED */
+	/* Bits of ports: without an IP, so that they are joined; InfiniBand. */
+	unsigned no_ip[2], infiniband[2];
+	enum ibv_mtu mtu[2]; /* 0: 4096 */
+	bool may_fail;       /* then the process ends with RAILRIG_FAILED */
 };
 
 extern struct railrig_end railrig[2];

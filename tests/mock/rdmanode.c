@@ -26,9 +26,10 @@ static bool is_early, is_poor;
 
 /* ---- ports ---- */
 
-static struct rdma_event_channel *
-none_left(void)
+static struct ibv_comp_channel *
+none_left(struct ibv_context *ctx)
 {
+	(void)ctx;
 	errno = EMFILE;
 	return NULL;
 }
@@ -68,7 +69,7 @@ side_open(struct rdmaside *side, const char *name, unsigned number,
 	side->v = hca_process(side->host, loop);
 	verbs[number] = *side->v;
 	if (is_poor && number == 0)
-		verbs[number].create_event_channel = none_left;
+		verbs[number].create_comp_channel = none_left;
 	o.verbs = &verbs[number];
 	side->rdma = kv_rdma_open(&o, err, sizeof(err));
 	if (!side->rdma)
@@ -241,8 +242,7 @@ settled(struct kv_rdmalink *l)
 static bool
 is_of_link(const struct wireframe *f)
 {
-	return f->type == KV_MSG_RAILS || f->type == KV_MSG_QPFENCE ||
-	       f->type == KV_MSG_QPFENCE_R;
+	return kv_rdmalink_is_for(f->type);
 }
 
 static void

@@ -465,11 +465,18 @@ def seeds():
     yield 'MEMORY_R', {'bytes': 1 << 30}
     yield 'RAILS', {'count': 1}, pack('rail_rec', {
         'ip': bytes(10) + bytes([255, 255, 10, 0, 0, 1]), 'port': 18515,
-        'bits': 120, 'number': 0, 'mbit_per_s': 400000})
+        'bits': 120, 'number': 0, 'mbit_per_s': 400000, 'layer': 2,
+        'mtu': 5})
     yield 'QPFENCE', {'qps': 2, 'xfers': 1}, (
         struct.pack('<II', 3, 4) +
         pack('qpfence_xfer', {'number': 17, 'round': 1}))
     yield 'QPFENCE_R', {'qps': 2, 'xfers': 1}, struct.pack('<III', 3, 4, 17)
+    end = {'qp': 3, 'qpn': 0x1234, 'psn': 0x654321, 'near': 0, 'far': 1,
+           'gid': bytes([254, 128]) + bytes(13) + b'\1', 'layer': 2, 'mtu': 5,
+           'initiates': 16, 'responds': 16}
+    yield 'QPJOIN', end
+    yield 'QPJOIN_R', end
+    yield 'QPSTATE', {'qp': 3}
 
 
 def write(folder, name, frame):

@@ -430,32 +430,44 @@ the_address_of_another_name_space_comes_second(void **state)
 	assert_string_equal(list->netdev, "");
 	assert_true(list->is_usable);
 	assert_string_equal(list->why, "its IPs are of another network name "
-				       "space, so connections to it are made "
-				       "by TCP");
+				       "space: connected without the "
+				       "connection manager");
 }
 
 static void
-a_roce_port_without_ip_is_not_usable(void **state)
+a_roce_port_without_ip_is_joined_by_its_gid(void **state)
 {
 	struct fake *f = add_roce("mlx5_0");
 
 	(void)state;
 	f->gids[2].ip = f->gids[3].ip = NULL;
 	assert_int_equal(make_list(""), 1);
+	assert_true(list->is_usable);
+	assert_true(list->is_ethernet);
+	assert_int_equal(list->gid_index, 1);
+	assert_string_equal(list->why, "no IP on the port: connected without "
+				       "the connection manager");
+}
+
+static void
+a_roce_port_without_any_gid_is_not_usable(void **state)
+{
+	struct fake *f = add_roce("mlx5_0");
+
+	(void)state;
+	f->port.gid_tbl_len = 0;
+	assert_int_equal(make_list(""), 1);
+	assert_int_equal(list->gid_index, -1);
 	assert_false(list->is_usable);
 	assert_string_equal(list->why, "no IP on the port; ip addr add "
 				       "ADDRESS/BITS dev DEV");
 	madetree_put(root, DEVS "mlx5_0/device/net/eth7/mtu", "1500\n");
 	assert_int_equal(make_list(""), 1);
 	assert_string_equal(list->netdev, "eth7");
-	madetree_put(root, DEVS "mlx5_0/ports/1/gid_attrs/ndevs/1", "eth8\n");
+	madetree_put(root, DEVS "mlx5_0/ports/1/gid_attrs/ndevs/0", "eth8\n");
 	assert_int_equal(make_list(""), 1);
 	assert_string_equal(list->why, "no IP on the port, which is eth8; ip "
 				       "addr add ADDRESS/BITS dev eth8");
-	f->port.gid_tbl_len = 0;
-	assert_int_equal(make_list(""), 1);
-	assert_int_equal(list->gid_index, -1);
-	assert_false(list->is_usable);
 }
 
 static void
@@ -473,8 +485,8 @@ infiniband_has_its_ips_on_interfaces_of_its_own(void **state)
 	assert_string_equal(list[0].netdev, "ib0");
 	assert_int_equal(list[0].n_ips, 0);
 	assert_true(list[0].is_usable);
-	assert_string_equal(list[0].why, "no IP on the port, so connections "
-					 "to it are made by TCP");
+	assert_string_equal(list[0].why, "no IP on the port: connected "
+					 "without the connection manager");
 	assert_int_equal(list[1].port, 2);
 	assert_string_equal(list[1].netdev, "ib1");
 	assert_int_equal(list[1].n_ips, 2);
@@ -612,7 +624,8 @@ main(void)
 		CASE(sysfs_knows_speeds_that_verbs_do_not),
 		CASE(an_old_library_knows_no_types_of_gids),
 		CASE(the_address_of_another_name_space_comes_second),
-		CASE(a_roce_port_without_ip_is_not_usable),
+		CASE(a_roce_port_without_ip_is_joined_by_its_gid),
+		CASE(a_roce_port_without_any_gid_is_not_usable),
 		CASE(infiniband_has_its_ips_on_interfaces_of_its_own),
 		CASE(ports_that_do_not_work_say_why),
 		CASE(devices_that_do_not_open_say_why),

@@ -131,7 +131,8 @@ a_refusal_settles_at_once_and_is_told(void **state)
 	assert_int_equal(railrig[0].n_settled, 1);
 	assert_int_equal(kv_rdmalink_rails(railrig[0].l), 0);
 	assert_string_equal(kv_rdmalink_why(railrig[0].l),
-			    "dev0 port 1 to 10.0.0.2: refused");
+			    "dev0 port 1 to 10.0.0.2: there are too many "
+			    "queue pairs");
 }
 
 static void
@@ -286,6 +287,7 @@ strangers_are_refused(void **state)
 		.magic = kv_le32(KV_RAIL_MAGIC),
 		.qp = kv_le32(77),
 		.token = kv_le64(RAILRIG_TOKEN),
+		.mtu = IBV_MTU_4096,
 	};
 	struct kv_rail_word w;
 
@@ -306,7 +308,12 @@ strangers_are_refused(void **state)
 	w.near = KV_RAILS_MAX;
 	assert_int_equal(knock(&w, sizeof(w)), -ECONNREFUSED);
 	w = good;
-	w.zero[1] = 1;
+	w.zero = 1;
+	assert_int_equal(knock(&w, sizeof(w)), -ECONNREFUSED);
+	w = good;
+	w.mtu = 0;
+	assert_int_equal(knock(&w, sizeof(w)), -ECONNREFUSED);
+	w.mtu = 6;
 	assert_int_equal(knock(&w, sizeof(w)), -ECONNREFUSED);
 	w = good;
 	w.qp = kv_le32(0); /* there is one of that name */
@@ -324,6 +331,7 @@ old_ones_make_room(void **state)
 	struct kv_rail_word w = {
 		.magic = kv_le32(KV_RAIL_MAGIC),
 		.token = kv_le64(RAILRIG_TOKEN),
+		.mtu = IBV_MTU_4096,
 	};
 	struct kv_rdmaconn *conns[3];
 	struct kv_rdmaqp *qps[3];

@@ -53,8 +53,8 @@ static void
 broken_rails_are_seen(void **state)
 {
 	struct kv_rail_rec r[KV_RAILS_MAX + 1] = {
-		{ .port = kv_le16(1) },
-		{ .port = kv_le16(1), .number = 1 },
+		{ .port = kv_le16(1), .layer = 2, .mtu = 5 },
+		{ .port = kv_le16(1), .number = 1, .layer = 2, .mtu = 5 },
 	};
 
 	(void)state;
@@ -74,7 +74,21 @@ broken_rails_are_seen(void **state)
 	say_rails(2, r, 2);
 	expect_broken(0);
 	r[1].bits = 0;
-	r[1].port = kv_le16(0);
+	r[1].layer = 0;
+	say_rails(2, r, 2);
+	expect_broken(0);
+	r[1].layer = 3;
+	say_rails(2, r, 2);
+	expect_broken(0);
+	r[1].layer = 2;
+	r[1].mtu = 0;
+	say_rails(2, r, 2);
+	expect_broken(0);
+	r[1].mtu = 6;
+	say_rails(2, r, 2);
+	expect_broken(0);
+	r[1].mtu = 5;
+	r[1].zero[5] = 1;
 	say_rails(2, r, 2);
 	expect_broken(0);
 	/* And who listens is not told any. */

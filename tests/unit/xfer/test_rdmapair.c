@@ -8,7 +8,7 @@
 
 static struct kv_rdmadev near[KV_RDMA_PORTS_MAX];
 static struct kv_rail_rec far[KV_RAILS_MAX];
-static struct kv_rdmadial_pair pairs[KV_RDMALINK_RAILS];
+static struct kv_rdmapair pairs[KV_RDMALINK_RAILS];
 
 static void
 ip_parse(const char *ip, void *out)
@@ -32,7 +32,12 @@ near_set(unsigned i, const char *ip, uint8_t bits)
 static void
 far_set(unsigned i, const char *ip, uint8_t bits)
 {
-	far[i] = (struct kv_rail_rec){ .bits = bits, .number = (uint8_t)i };
+	far[i] = (struct kv_rail_rec){
+		.port = kv_le16(1),
+		.bits = bits,
+		.number = (uint8_t)i,
+		.layer = KV_RAIL_INFINIBAND,
+	};
 	ip_parse(ip, far[i].ip);
 }
 
@@ -40,7 +45,7 @@ far_set(unsigned i, const char *ip, uint8_t bits)
 static void
 expect(unsigned n_near, unsigned n_far, const char *want)
 {
-	unsigned n = kv_rdmadial_pairs(near, n_near, far, n_far, pairs), i;
+	unsigned n = kv_rdmapair_find(near, n_near, far, n_far, pairs), i;
 	char got[256] = "";
 	size_t len = 0;
 
@@ -165,7 +170,7 @@ sixteen_are_enough(void **state)
 		snprintf(ip, sizeof(ip), "10.1.%u.2", i);
 		far_set(i, ip, 120);
 	}
-	assert_int_equal(kv_rdmadial_pairs(near, 16, far, 16, pairs), 16);
+	assert_int_equal(kv_rdmapair_find(near, 16, far, 16, pairs), 16);
 	for (i = 0; i < 16; i++)
 		assert_int_equal(pairs[i].far, i);
 }
