@@ -195,11 +195,13 @@ open_all(const struct kv_rdma *like, const struct kv_rdmadev *list, size_t n,
 		return NULL;
 	}
 	*r = *like;
+	kv_rdmawatch_open(&r->watched);
 	for (size_t i = 0; i < n && r->n < KV_RDMA_PORTS_MAX; i++)
 		if (is_for(&r->env, &list[i]))
 			port_add(r, &list[i], err, errlen);
 	if (r->n)
 		return r;
+	kv_rdmawatch_close(&r->watched);
 	free(r);
 	errno = ENODEV;
 	return NULL;
@@ -259,6 +261,7 @@ kv_rdma_close(struct kv_rdma *r)
 	for (unsigned i = 0; i < r->n; i++)
 		if (i + 1 == r->n || r->nics[i].ctx != r->nics[i + 1].ctx)
 			nic_close(&r->nics[i]);
+	kv_rdmawatch_close(&r->watched);
 	free(r);
 }
 

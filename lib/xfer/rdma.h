@@ -39,9 +39,9 @@ struct kv_rdma_opts {
  * a line in the log; so is a missing librdmacm, without which queue pairs are
  * joined (rdmajoin.h).
  *
- * Nobody reads the events of the devices: a port that goes down and a device
- * that goes away are noticed by what fails on them, and by the connection
- * manager. Of a device that has gone all can be given up as always.
+ * What the devices say of themselves (a port went down, a device is gone) the
+ * loops hear that have something of them: rdmaloop, rdmacall. Of a device that
+ * has gone all can be given up as always.
  */
 struct kv_rdma *kv_rdma_open(const struct kv_rdma_opts *o, char *err, size_t n);
 /* All that was made of it is gone. NULL is fine. */

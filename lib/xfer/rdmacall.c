@@ -38,6 +38,7 @@ struct kv_rdmacall {
 	struct kv_rdmacq *cqs[KV_RDMA_PORTS_MAX];
 	struct kv_rdmapost *posts[KV_RDMA_PORTS_MAX];
 	struct kv_rdmalisten *listens[KV_RDMA_PORTS_MAX];
+	struct kv_rdmawatch watch;
 	struct kv_list making;
 	struct kv_call_word word; /* own */
 	kv_net_accept_fn *fn;
@@ -79,6 +80,8 @@ post_of(struct kv_rdmacall *c, unsigned i)
 		.recv_bytes = KV_RDMASTREAM_BYTES,
 	};
 
+	if (c->cqs[i] && c->cqs[i]->is_lost)
+		return NULL;
 	if (c->posts[i])
 		return c->posts[i];
 	if (!c->cqs[i])
@@ -86,6 +89,22 @@ post_of(struct kv_rdmacall *c, unsigned i)
 	if (c->cqs[i])
 		c->posts[i] = kv_rdmastream_post_new(c->cqs[i], c->o.sends);
 	return c->posts[i];
+}
+
+/* What went by a port that nothing passes goes by another one, or by TCP. */
+static void
+on_news(struct kv_rdmawatch *w, unsigned port, enum kv_rdmawatch_news news)
+{
+	struct kv_rdmacall *c = KV_CONTAINER_OF(w, struct kv_rdmacall, watch);
+
+	if (!c->cqs[port])
+		return;
+	if (news == KV_RDMAWATCH_QUEUE)
+		kv_rdmacq_look(c->cqs[port]);
+	else if (news == KV_RDMAWATCH_DOWN)
+		kv_rdmacq_fence(c->cqs[port]);
+	else if (news == KV_RDMAWATCH_GONE)
+		kv_rdmacq_lose(c->cqs[port]);
 }
 
 /* ---- one that is being made ---- */
@@ -326,6 +345,7 @@ struct kv_rdmacall *
 kv_rdmacall_new(const struct kv_rdmacall_opts *o)
 {
 	struct kv_rdmacall *c = KV_FAULT_POINT() ? NULL : calloc(1, sizeof(*c));
+	int rc;
 
 	if (!c) {
 		errno = ENOMEM;
@@ -336,10 +356,20 @@ kv_rdmacall_new(const struct kv_rdmacall_opts *o)
 	c->word.bytes = kv_le16(KV_RDMASTREAM_BYTES);
 	c->word.credits = kv_le16(KV_RDMASTREAM_CREDITS);
 	kv_list_init(&c->making);
+	c->watch.fn = on_news;
+	rc = kv_rdmawatch_start(&c->watch, o->rdma, o->loop);
+	if (rc < 0) {
+		free(c);
+		errno = -rc;
+		return NULL;
+	}
 	c->cm = kv_rdmacm_new(o->rdma->v, o->loop, o->rdma->env.traffic_class);
 	if (c->cm)
 		return c;
+	rc = errno;
+	kv_rdmawatch_stop(&c->watch);
 	free(c);
+	errno = rc;
 	return NULL;
 }
 
@@ -361,5 +391,6 @@ kv_rdmacall_free(struct kv_rdmacall *c)
 		kv_rdmacq_free(c->cqs[i]);
 	}
 	kv_rdmacm_free(c->cm);
+	kv_rdmawatch_stop(&c->watch);
 	free(c);
 }

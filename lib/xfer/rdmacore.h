@@ -2,11 +2,12 @@
 #define KV_XFER_RDMACORE_H
 
 /* The open ports of a process, as rdma*.c alone see them. Constant while they
- * are open; any thread. */
+ * are open, but for what their devices say of themselves; any thread. */
 
 #include "xfer/rdma.h"
 #include "xfer/rdmanic.h"
 #include "xfer/rdmaplan.h"
+#include "xfer/rdmawatch.h"
 
 struct kv_rdma {
 	const struct kv_rdmaverbs *v;
@@ -17,6 +18,7 @@ struct kv_rdma {
 	struct kv_rdmanic nics[KV_RDMA_PORTS_MAX];
 	const struct kv_rdmanic *ports[KV_RDMA_PORTS_MAX]; /* to them */
 	struct kv_rdmadev devs[KV_RDMA_PORTS_MAX];
+	struct kv_rdmawatched watched;
 };
 
 /* An address of a port, 16 bytes, IPv4 as ::ffff:a.b.c.d, as sockets take it.

@@ -90,17 +90,58 @@ lost_one(void *arg, struct kv_htab_node *n)
 }
 
 static void
-cq_lose(struct kv_rdmacq *c)
+fence_one(void *arg, struct kv_htab_node *n)
+{
+	(void)arg;
+	kv_rdmaqp_fence(KV_CONTAINER_OF(n, struct kv_rdmaqp, node));
+}
+
+static void
+each_qp(struct kv_rdmacq *c, void (*fn)(void *arg, struct kv_htab_node *n))
 {
 	uint64_t cursor = 0;
 
+	do
+		cursor = kv_htab_scan(&c->qps, cursor, 64, fn, NULL);
+	while (cursor);
+}
+
+void
+kv_rdmacq_lose(struct kv_rdmacq *c)
+{
 	if (c->is_lost)
 		return;
 	c->is_lost = true;
 	kv_loop_io_del(&c->io);
-	do
-		cursor = kv_htab_scan(&c->qps, cursor, 64, lost_one, c);
-	while (cursor);
+	each_qp(c, lost_one);
+}
+
+void
+kv_rdmacq_fence(struct kv_rdmacq *c)
+{
+	each_qp(c, fence_one);
+}
+
+static void
+say_lost(const struct kv_rdmacq *c)
+{
+	kv_err("rdma: the completion queue of %s is lost",
+	       c->port->v->get_device_name(c->port->ctx->device));
+}
+
+void
+kv_rdmacq_condemn(struct kv_rdmacq *c)
+{
+	atomic_store(&c->is_condemned, true);
+}
+
+void
+kv_rdmacq_look(struct kv_rdmacq *c)
+{
+	if (c->is_lost || !atomic_load(&c->is_condemned))
+		return;
+	say_lost(c);
+	kv_rdmacq_lose(c);
 }
 
 /* How many came; fewer than WCS: now it is empty. */
@@ -112,9 +153,8 @@ cq_take(struct kv_rdmacq *c)
 
 	n = c->is_lost ? 0 : ibv_poll_cq(c->cq, WCS, wcs);
 	if (n < 0) {
-		kv_err("rdma: the completion queue of %s is lost",
-		       c->port->v->get_device_name(c->port->ctx->device));
-		cq_lose(c);
+		say_lost(c);
+		kv_rdmacq_lose(c);
 		return 0;
 	}
 	for (i = 0; i < n; i++)
@@ -150,7 +190,7 @@ cq_arm(struct kv_rdmacq *c)
 {
 	c->is_armed = true;
 	if (ibv_req_notify_cq(c->cq, 0) != 0)
-		cq_lose(c);
+		kv_rdmacq_lose(c);
 }
 
 static bool
@@ -232,13 +272,14 @@ queues_make(struct kv_rdmacq *c, const struct kv_rdmacq_opts *o)
 {
 	const struct kv_rdmaverbs *v = c->port->v;
 	struct ibv_srq_init_attr attr = {
+		.srq_context = c,
 		.attr = { .max_wr = o->receives, .max_sge = 1 },
 	};
 
 	c->channel = v->create_comp_channel(c->port->ctx);
 	if (!c->channel || fcntl(c->channel->fd, F_SETFL, O_NONBLOCK) < 0)
 		return -errno;
-	c->cq = v->create_cq(c->port->ctx, (int)(o->sends + o->receives), NULL,
+	c->cq = v->create_cq(c->port->ctx, (int)(o->sends + o->receives), c,
 			     c->channel, 0);
 	if (!c->cq)
 		return -errno;

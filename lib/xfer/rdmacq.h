@@ -10,6 +10,8 @@
  * came within the last KV_LOOP_AWAKE_NS; else it is armed, and the loop sleeps.
  */
 
+#include <stdatomic.h>
+
 #include "base/htab.h"
 #include "event/loop.h"
 #include "xfer/rdmamr.h"
@@ -42,6 +44,7 @@ struct kv_rdmacq {
 	bool is_virtual;  /* the loop's time: it does not stay awake */
 	bool is_armed;    /* the next completion makes the channel readable */
 	bool is_lost;     /* overrun, or the device is gone: nothing comes */
+	atomic_bool is_condemned; /* the device says that it is */
 };
 
 struct kv_rdmacq_opts {
@@ -64,6 +67,16 @@ void kv_rdmacq_wake(struct kv_rdmacq *c);
 
 /* Takes what is there, without waiting for a turn. */
 void kv_rdmacq_poll(struct kv_rdmacq *c);
+
+/* Nothing comes any more: its queue pairs are lost. More than once is harmless.
+ */
+void kv_rdmacq_lose(struct kv_rdmacq *c);
+/* Its queue pairs are fenced. */
+void kv_rdmacq_fence(struct kv_rdmacq *c);
+/* The device says that this queue is lost. Any thread. */
+void kv_rdmacq_condemn(struct kv_rdmacq *c);
+/* It is lost if the device has said so. */
+void kv_rdmacq_look(struct kv_rdmacq *c);
 
 /* Nobody looks at what this receive brought any more. */
 void kv_rdmacq_give(struct kv_rdmacq *c, unsigned receive);

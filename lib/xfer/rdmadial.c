@@ -290,6 +290,26 @@ kv_rdmadial_up(struct kv_rdmarail *rail)
 	rail->pause_ns = PAUSE_NS;
 }
 
+void
+kv_rdmadial_port_up(struct kv_rdmalink *l, unsigned port)
+{
+	struct kv_rdmarail *rail;
+	uint64_t bits;
+
+	for (rail = l->rails; rail < l->rails + KV_RDMALINK_RAILS; rail++) {
+		if (!l->o.dials || !rail->is_used || rail->near != port)
+			continue;
+		/* Those being dialled wait for what was never sent. */
+		bits = rail->slots & ~rail->up;
+		while (bits)
+			kv_rdmarail_drop(l->slots[kv_rdmalink_pop(&bits)],
+					 -ENETDOWN);
+		rail->pause_ns = PAUSE_NS;
+		rail->dial_ns = 0;
+	}
+	kv_rdmadial_look(l);
+}
+
 static bool
 is_paired(const struct kv_rdmalink *l, uint8_t near, uint8_t far)
 {

@@ -35,6 +35,7 @@ kv_rdmalink_new(struct kv_rdmaloop *rl, struct kv_conn *c,
 		errno = ENOMEM;
 		return NULL;
 	}
+	kv_list_add_tail(&rl->all, &l->in_all);
 	return l;
 }
 
@@ -48,6 +49,7 @@ kv_rdmalink_free(struct kv_rdmalink *l)
 	if (!l)
 		return;
 	l->is_closing = true;
+	kv_list_del(&l->in_all);
 	if (!l->o.dials)
 		kv_htab_del(&l->rl->links, &l->node);
 	kv_rdmadial_fini(l);
@@ -76,6 +78,7 @@ kv_rdmalink_tell(struct kv_rdmalink *l)
 	struct kv_rails *body;
 	void *tail;
 
+	l->is_told = true;
 	body = kv_conn_begin_tail(l->c, KV_MSG_RAILS, 0, 0, n * sizeof(recs[0]),
 				  &tail);
 	if (!body)

@@ -59,6 +59,8 @@ struct kv_rdmaloop {
 	bool is_gone[KV_RDMA_PORTS_MAX]; /* its device was removed */
 	struct kv_rdmalisten *listens[KV_RDMA_PORTS_MAX]; /* NULL: not there */
 	struct kv_htab links; /* those that listen, by token */
+	struct kv_list all;   /* links */
+	struct kv_rdmawatch watch;
 	/* What reads that prove writes bring, which nobody looks at. */
 	uint64_t *scrap;
 	struct kv_rdmamr scrap_mr;
@@ -128,6 +130,7 @@ struct kv_rdmalink {
 	struct kv_conn *c;
 	struct kv_rdmalink_opts o;
 	struct kv_htab_node node; /* rl->links, if it listens */
+	struct kv_list in_all;    /* rl->all */
 	bool is_closing;
 	struct kv_rng rng;
 	char why[KV_RDMALINK_WHY_BYTES];
@@ -145,7 +148,7 @@ struct kv_rdmalink {
 	/* rdmadial.c */
 	struct kv_rail_rec recs[KV_RAILS_MAX];
 	unsigned n_recs;
-	bool is_told; /* RAILS came */
+	bool is_told; /* RAILS came, or went */
 	bool is_settled;
 	uint32_t next_qp;
 	uint64_t settle_ns;
@@ -232,6 +235,9 @@ bool kv_rdmarail_equip(struct kv_rdmaslot *s);
 /* Of a link that goes: at once, and its slices come back. */
 void kv_rdmarail_close(struct kv_rdmaslot *s);
 void kv_rdmarail_free(struct kv_rdmaslot *s);
+/* Nothing passes that port (why: -ENETDOWN), or nothing ever will (-ENODEV):
+ * its queue pairs are dropped, and their work goes to other rails. */
+void kv_rdmarail_port_lost(struct kv_rdmalink *l, unsigned port, int why);
 /* Says how it is with its speed. */
 void kv_rdmarail_share(struct kv_rdmalink *l, struct kv_rdmarail *rail);
 
@@ -279,6 +285,8 @@ void kv_rdmadial_up(struct kv_rdmarail *rail);
 void kv_rdmadial_lost(struct kv_rdmalink *l, struct kv_rdmarail *rail,
 		      const struct kv_rdmaslot *s, int why);
 void kv_rdmadial_look(struct kv_rdmalink *l);
+/* An own port works again: its rails are dialled without a pause. */
+void kv_rdmadial_port_up(struct kv_rdmalink *l, unsigned port);
 void kv_rdmadial_init(struct kv_rdmalink *l);
 void kv_rdmadial_fini(struct kv_rdmalink *l);
 

@@ -106,9 +106,46 @@ kv_rdmaloop_rails(const struct kv_rdmaloop *rl,
 	unsigned i, n = 0;
 
 	for (i = 0; i < rl->r->n; i++)
-		if (rl->cqs[i] && !rl->cqs[i]->is_lost && !rl->is_gone[i])
+		if (rl->cqs[i] && !rl->cqs[i]->is_lost && !rl->is_gone[i] &&
+		    kv_rdmawatch_port(&rl->watch, i) == KV_RDMAWATCH_UP)
 			out[n++] = rec_of(rl, i);
 	return n;
+}
+
+/* ---- what devices say ---- */
+
+static void
+news_take(struct kv_rdmalink *l, unsigned port, enum kv_rdmawatch_news news)
+{
+	if (news == KV_RDMAWATCH_UP)
+		kv_rdmadial_port_up(l, port);
+	else
+		kv_rdmarail_port_lost(l, port,
+				      news == KV_RDMAWATCH_DOWN ? -ENETDOWN
+								: -ENODEV);
+	if (!l->o.dials && l->is_told)
+		kv_rdmalink_tell(l);
+}
+
+static void
+on_news(struct kv_rdmawatch *w, unsigned port, enum kv_rdmawatch_news news)
+{
+	struct kv_rdmaloop *rl = KV_CONTAINER_OF(w, struct kv_rdmaloop, watch);
+	struct kv_rdmacq *cq = rl->cqs[port];
+	struct kv_rdmalink *l;
+
+	if (!cq)
+		return;
+	if (news == KV_RDMAWATCH_QUEUE) {
+		kv_rdmacq_look(cq);
+		return;
+	}
+	if (news == KV_RDMAWATCH_GONE)
+		rl->is_gone[port] = true;
+	KV_LIST_FOREACH(l, &rl->all, in_all)
+		news_take(l, port, news);
+	if (news == KV_RDMAWATCH_GONE)
+		kv_rdmacq_lose(cq);
 }
 
 /* ---- life ---- */
@@ -141,6 +178,10 @@ loop_open(struct kv_rdmaloop *rl, bool listens)
 	if (!rl->cm && errno != ENOTSUP)
 		kv_warn("rdma: no connection manager: %m; queue pairs are "
 			"joined without it");
+	rl->watch.fn = on_news;
+	rc = kv_rdmawatch_start(&rl->watch, rl->r, rl->loop);
+	if (rc < 0)
+		return rc;
 	for (i = 0; i < rl->r->n; i++)
 		port_open(rl, i);
 	if (rl->n_ports == 0)
@@ -173,6 +214,7 @@ kv_rdmaloop_new(struct kv_rdma *r, struct kv_loop *loop, bool listens)
 	rl->r = r;
 	rl->loop = loop;
 	kv_htab_init(&rl->links);
+	kv_list_init(&rl->all);
 	rc = loop_open(rl, listens);
 	if (rc == 0)
 		return rl;
@@ -188,7 +230,8 @@ kv_rdmaloop_free(struct kv_rdmaloop *rl)
 
 	if (!rl)
 		return;
-	assert(kv_htab_count(&rl->links) == 0);
+	assert(kv_list_is_empty(&rl->all));
+	kv_rdmawatch_stop(&rl->watch);
 	kv_htab_fini(&rl->links);
 	for (i = 0; i < rl->r->n; i++)
 		kv_rdmacm_unlisten(rl->listens[i]);

@@ -180,6 +180,19 @@ kv_rdmarail_drop(struct kv_rdmaslot *s, int why)
 	dead(s);
 }
 
+void
+kv_rdmarail_port_lost(struct kv_rdmalink *l, unsigned port, int why)
+{
+	struct kv_rdmarail *rail;
+	uint64_t bits;
+
+	for (rail = l->rails; rail < l->rails + l->n_rails; rail++) {
+		bits = rail->near == port ? rail->slots : 0;
+		while (bits)
+			kv_rdmarail_drop(l->slots[kv_rdmalink_pop(&bits)], why);
+	}
+}
+
 static void
 on_imm(struct kv_rdmaqp *qp, uint32_t imm)
 {

@@ -117,6 +117,11 @@ void hca_port_up(struct hca_port *port, bool up);
 /* IBV_EVENT_DEVICE_FATAL, RDMA_CM_EVENT_DEVICE_REMOVAL; no way back. */
 void hca_dev_remove(struct hca_dev *dev);
 
+/* IBV_EVENT_CQ_ERR, IBV_EVENT_SRQ_ERR: as if it had overrun, of which polling
+ * says nothing; the queue pairs end. */
+void hca_cq_lose(struct ibv_cq *cq);
+void hca_srq_lose(struct ibv_srq *srq);
+
 /* A request fails somewhere on its way, some of its bytes moved. */
 struct hca_fault {
 	enum ibv_wc_status status;

@@ -189,6 +189,12 @@ overrun(struct hca_cq *cq)
 }
 
 void
+hca_cq_lose(struct ibv_cq *cq)
+{
+	overrun((struct hca_cq *)cq);
+}
+
+void
 hca_cq_push(struct hca_cq *cq, const struct hca_cqe *e, bool solicited)
 {
 	unsigned cap = (unsigned)cq->cq.cqe;

@@ -94,6 +94,22 @@ check_limit(struct hca_srq *srq)
 	hca_async((struct hca_ctx *)srq->srq.context, &event);
 }
 
+void
+hca_srq_lose(struct ibv_srq *ibsrq)
+{
+	struct hca_ctx *ctx = (struct hca_ctx *)ibsrq->context;
+	struct ibv_async_event event = {
+		.event_type = IBV_EVENT_SRQ_ERR,
+		.element.srq = ibsrq,
+	};
+	struct hca_qp *qp;
+
+	hca_async(ctx, &event);
+	KV_LIST_FOREACH(qp, &ctx->dev->qps, link)
+		if (qp->qp.srq == ibsrq)
+			hca_qp_end(qp);
+}
+
 /* The limit only: no device of today makes a shared queue longer. */
 static int
 modify_srq(struct ibv_srq *ibsrq, struct ibv_srq_attr *attr, int mask)

@@ -126,6 +126,7 @@ end_open(const struct railrig_opts *o, int end)
 	e->v = hca_process(e->host, railrig_loop);
 	e->r.v = e->v;
 	kv_mcenv_read(&e->r.env, NULL);
+	kv_rdmawatch_open(&e->r.watched);
 	e->r.n = e->n;
 	nics_open(o, end);
 	e->rl = kv_rdmaloop_new(&e->r, railrig_loop, end == 1);
@@ -325,6 +326,7 @@ railrig_close(void)
 			e->v->dealloc_pd(e->r.nics[i].pd);
 			e->v->close_device(e->r.nics[i].ctx);
 		}
+		kv_rdmawatch_close(&e->r.watched);
 		hca_process_exit(e->v);
 		free(e->buf);
 	}

@@ -129,6 +129,7 @@ call_open(int i)
 	struct kv_rdma *r = &rdmas[i];
 
 	memset(r, 0, sizeof(*r));
+	kv_rdmawatch_open(&r->watched);
 	r->v = rdmarig[i].v;
 	kv_mcenv_read(&r->env, NULL);
 	r->n = 1;
@@ -167,6 +168,8 @@ teardown(void **state)
 	}
 	kv_rdmacall_free(calls[0]);
 	kv_rdmacall_free(calls[1]);
+	kv_rdmawatch_close(&rdmas[0].watched);
+	kv_rdmawatch_close(&rdmas[1].watched);
 	return rdmarig_teardown(state);
 }
 
@@ -376,6 +379,68 @@ a_process_that_exits_ends_them(void **state)
 	assert_int_equal(dialled[0].closed, -ECONNRESET);
 }
 
+/* The other side hears of it when it sends something. */
+static void
+a_port_that_goes_down_ends_them(void **state)
+{
+	(void)state;
+	dial();
+	hca_port_up(rdmarig[0].port, false);
+	rdmarig_ms(5);
+	assert_int_equal(dialled[0].closed, -ECONNRESET);
+	assert_null(dialled[0].conn);
+	hca_port_up(rdmarig[0].port, true);
+	n_dialled = 1;
+	dial();
+	assert_int_equal(last_status, 0);
+	ping(&dialled[1]);
+	rdmarig_ms(5);
+	assert_int_equal(dialled[1].answers, 1);
+}
+
+/* As the device made it last. */
+static struct ibv_cq *last_cq;
+
+static struct ibv_cq *
+create_cq(struct ibv_context *ctx, int cqe, void *arg,
+	  struct ibv_comp_channel *ch, int vector)
+{
+	last_cq = rdmarig[0].v->create_cq(ctx, cqe, arg, ch, vector);
+	return last_cq;
+}
+
+static void
+so_does_a_queue_that_is_lost(void **state)
+{
+	static struct kv_rdmaverbs v;
+
+	(void)state;
+	v = *rdmarig[0].v;
+	v.create_cq = create_cq;
+	rdmas[0].nics[0].v = &v;
+	dial();
+	hca_cq_lose(last_cq);
+	rdmarig_ms(5);
+	assert_int_equal(dialled[0].closed, -ECONNRESET);
+	n_dialled = 1;
+	dial();
+	assert_true(last_status < 0);
+}
+
+static void
+and_a_device_that_is_gone(void **state)
+{
+	(void)state;
+	dial();
+	hca_dev_remove(rdmarig[1].dev);
+	rdmarig_ms(5);
+	assert_int_equal(accepted[0].closed, -ENODEV);
+	n_dialled = 1;
+	dial();
+	rdmarig_ms(1000);
+	assert_true(last_status < 0);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 int
@@ -391,6 +456,9 @@ main(void)
 		TEST(so_many_and_no_more),
 		TEST(strangers_are_refused),
 		TEST(a_process_that_exits_ends_them),
+		TEST(a_port_that_goes_down_ends_them),
+		TEST(so_does_a_queue_that_is_lost),
+		TEST(and_a_device_that_is_gone),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
