@@ -103,8 +103,8 @@ unask_in(struct kv_list *list)
 bool
 kv_rdmafence_send(struct kv_rdmalink *l)
 {
-	unsigned n_qps = (unsigned)__builtin_popcountll(l->collected), n;
 	uint64_t bits = l->collected;
+	unsigned n_qps, n;
 	struct kv_qpfence_xfer *xfers;
 	struct kv_qpfence *body;
 	struct kv_le32 *qps;
@@ -115,6 +115,7 @@ kv_rdmafence_send(struct kv_rdmalink *l)
 		return true;
 	if (kv_conn_is_full(l->c))
 		return false;
+	n_qps = (unsigned)__builtin_popcountll(bits);
 	n = ask_in(l, &l->flying, ask_in(l, &l->queue, 0));
 	l->has_to_tell = n == XFERS_MAX;
 	if (n == 0 && n_qps == 0)

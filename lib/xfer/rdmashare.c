@@ -9,33 +9,31 @@
 
 /* ---- rails ---- */
 
-static void
-speeds_add(struct kv_rdmashare *s)
-{
-	uint32_t bits = s->used;
-
-	s->speed = 0;
-	for (; bits; bits &= bits - 1)
-		s->speed += s->rails[__builtin_ctz(bits)].speed;
-}
-
+/* What is picked by: after each change of a rail. */
 static void
 rail_look(struct kv_rdmashare *s, unsigned i)
 {
 	const struct kv_rdmashare_rail *r = &s->rails[i];
-	bool is_open = r->said > 0 && r->under_way < s->deep_bytes;
+	uint32_t bit = 1u << i;
 
-	s->open = (s->open & ~(1u << i)) | (uint32_t)is_open << i;
+	s->full_ns[i] =
+		(double)(int64_t)(r->under_way + s->slice_bytes) * r->byte_ns;
+	s->open &= ~bit;
+	if (r->under_way < s->deep_bytes)
+		s->open |= bit & s->used;
 }
 
 static void
 speed_set(struct kv_rdmashare *s, unsigned i)
 {
 	struct kv_rdmashare_rail *r = &s->rails[i];
+	double was = r->speed;
 
 	r->speed = r->seen > 0 && r->seen < r->said ? r->seen : r->said;
-	s->used = (s->used & ~(1u << i)) | (uint32_t)(r->said > 0) << i;
-	speeds_add(s);
+	if (r->speed == was)
+		return;
+	r->byte_ns = r->speed > 0 ? 1 / r->speed : 0;
+	s->speed += r->speed - was;
 	rail_look(s, i);
 }
 
@@ -56,7 +54,10 @@ kv_rdmashare_speed(struct kv_rdmashare *s, unsigned rail, double said)
 	if (s->rails[rail].said == said)
 		return;
 	s->rails[rail].said = said;
+	s->used &= ~(1u << rail);
+	s->used |= (uint32_t)(said > 0) << rail;
 	speed_set(s, rail);
+	rail_look(s, rail);
 }
 
 /* ---- picking ---- */
@@ -65,12 +66,10 @@ kv_rdmashare_speed(struct kv_rdmashare *s, unsigned rail, double said)
 static double
 to_move(const struct kv_rdmashare_rail *r, uint64_t now)
 {
-	double bytes;
+	double moved = (double)(now - r->as_of_ns) * r->speed;
+	double bytes = (double)r->under_way;
 
-	if (r->busy_ns <= now)
-		return 0;
-	bytes = (double)(r->busy_ns - now) * r->speed;
-	return bytes < (double)r->under_way ? bytes : (double)r->under_way;
+	return moved < bytes ? bytes - moved : 0;
 }
 
 /* What it moves until `end_ns` from now beside what it has to move; 0: less
@@ -127,24 +126,24 @@ kv_rdmashare_pick(const struct kv_rdmashare *s, uint32_t which, uint64_t left,
 		  uint64_t now_ns, uint64_t *bytes)
 {
 	uint32_t bits = which & s->open;
-	const struct kv_rdmashare_rail *r;
-	double end, first = 0;
-	int best = -1;
+	double first;
+	int i, best;
 
 	if (!bits)
 		return -1;
 	/* As if nothing of what is under way had been moved yet. */
-	for (; bits; bits &= bits - 1) {
-		r = &s->rails[__builtin_ctz(bits)];
-		end = (double)(r->under_way + s->slice_bytes) / r->speed;
-		if (best >= 0 && end >= first)
+	best = __builtin_ctz(bits);
+	first = s->full_ns[best];
+	while (bits &= bits - 1) {
+		i = __builtin_ctz(bits);
+		if (s->full_ns[i] >= first)
 			continue;
-		best = (int)(r - s->rails);
-		first = end;
+		best = i;
+		first = s->full_ns[i];
 	}
 	/* All will be at work for long after it: no need to be exact. */
 	*bytes = s->slice_bytes;
-	if (first * s->speed <= (double)left)
+	if (first * s->speed <= (double)(int64_t)left)
 		return best;
 	return last_pick(s, which & s->used, left, now_ns, bytes);
 }
@@ -157,9 +156,9 @@ kv_rdmashare_post(struct kv_rdmashare *s, unsigned rail, uint64_t now_ns,
 {
 	struct kv_rdmashare_rail *r = &s->rails[rail];
 
+	if (r->under_way == 0)
+		r->as_of_ns = now_ns;
 	r->under_way += bytes;
-	r->busy_ns = kv_max_u64(r->busy_ns, now_ns) +
-		     (uint64_t)((double)bytes / r->speed);
 	rail_look(s, rail);
 }
 
@@ -193,9 +192,7 @@ take_off(struct kv_rdmashare *s, unsigned rail, uint64_t now_ns, uint64_t bytes)
 
 	assert(r->under_way >= bytes);
 	r->under_way -= bytes;
-	r->busy_ns = now_ns;
-	if (r->speed > 0)
-		r->busy_ns += (uint64_t)((double)r->under_way / r->speed);
+	r->as_of_ns = now_ns;
 	rail_look(s, rail);
 }
 

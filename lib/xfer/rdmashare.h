@@ -22,8 +22,9 @@ struct kv_rdmashare_rail {
 	double seen;        /* as it did when it last had enough work; 0: it
 			     * never had */
 	double speed;       /* the lower one */
-	uint64_t under_way; /* bytes posted and not done */
-	uint64_t busy_ns;   /* until then, if it is as fast as that */
+	double byte_ns;     /* what a byte takes so */
+	uint64_t under_way; /* bytes posted and not done, */
+	uint64_t as_of_ns;  /* since then, or at least since the last end */
 	/* What it has done since then without a pause; 0: it had one. */
 	uint64_t since_ns;
 	uint64_t since_bytes;
@@ -36,6 +37,8 @@ struct kv_rdmashare {
 	uint32_t used;        /* bits of rails in use, */
 	uint32_t open;        /* and of those that have room */
 	double speed;         /* of all in use */
+	/* How long each would take for what is under way and a full slice. */
+	double full_ns[KV_RDMASHARE_RAILS];
 	struct kv_rdmashare_rail rails[KV_RDMASHARE_RAILS];
 };
 
