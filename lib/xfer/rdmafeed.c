@@ -83,36 +83,34 @@ rail_slot(const struct kv_rdmalink *l, unsigned rail)
 
 /* For the next slice, of at most *bytes. NULL: for now none takes one. */
 static struct kv_rdmaslot *
-slot_pick(const struct kv_rdmalink *l, uint32_t rails, uint64_t *bytes)
+slot_pick(const struct kv_rdmalink *l, uint32_t rails, uint64_t now,
+	  uint64_t *bytes)
 {
 	struct kv_rdmaslot *s;
 	int at;
 
-	for (; rails; rails &= ~(1u << at)) {
-		at = kv_rdmashare_pick(&l->share, rails, l->left,
-				       kv_loop_now(l->loop), bytes);
+	while (kv_rdmashare_is_open(&l->share, rails)) {
+		at = kv_rdmashare_pick(&l->share, rails, l->left, now, bytes);
 		if (at < 0)
 			return NULL;
 		s = rail_slot(l, (unsigned)at);
 		if (s)
 			return s;
+		rails &= ~(1u << at);
 	}
 	return NULL;
 }
 
 static struct kv_rdmaslice *
-slice_new(struct kv_rdmaslot *slot, struct kv_rdmaxfer *x)
+slice_new(struct kv_rdmaslot *slot, struct kv_rdmaxfer *x, uint64_t now)
 {
-	struct kv_rdmaslice *s =
-		KV_LIST_FIRST(&slot->idle, struct kv_rdmaslice, link);
+	struct kv_rdmaslice *s = slot->idle[slot->busy];
 
-	kv_list_del(&s->link);
-	s->w = (struct kv_rdmawr){ .done = kv_rdmamove_done };
 	s->x = x;
 	s->is_end = false;
 	s->failures = 0;
 	if (slot->busy++ == 0)
-		slot->progress_ns = kv_loop_now(slot->l->loop);
+		slot->progress_ns = now;
 	slot->chain[slot->n_chain++] = &s->w;
 	slot->l->chained |= kv_rdmaslot_bit(slot);
 	x->out++;
@@ -121,7 +119,7 @@ slice_new(struct kv_rdmaslot *slot, struct kv_rdmaxfer *x)
 }
 
 static void
-slice_fill(struct kv_rdmaslice *s)
+slice_fill(struct kv_rdmaslice *s, uint64_t now)
 {
 	struct kv_rdmaslot *slot = s->slot;
 	struct kv_rdmarail *rail = slot->rail;
@@ -144,14 +142,14 @@ slice_fill(struct kv_rdmaslice *s)
 	wr->wr.rdma.rkey = part->far.mem->keys[slot->far];
 	slot->under_way += part->far.len;
 	l->left -= part->far.len;
-	kv_rdmashare_post(&l->share, (unsigned)(rail - l->rails),
-			  kv_loop_now(l->loop), part->far.len);
+	kv_rdmashare_post(&l->share, slot->at, now, part->far.len);
 }
 
 /* Puts what failed on another queue pair, once it may. False: none takes it
  * for now. */
 static bool
-feed_again(struct kv_rdmalink *l, struct kv_rdmaxfer *x, uint32_t rails)
+feed_again(struct kv_rdmalink *l, struct kv_rdmaxfer *x, uint32_t rails,
+	   uint64_t now)
 {
 	bool is_read = x->kind == KV_RDMAXFER_READ;
 	struct kv_rdmaslice *old, *tmp, *s;
@@ -161,13 +159,13 @@ feed_again(struct kv_rdmalink *l, struct kv_rdmaxfer *x, uint32_t rails)
 	KV_LIST_FOREACH_SAFE(old, tmp, &x->again, link) {
 		if (!is_read && l->waiting & kv_rdmaslot_bit(old->slot))
 			continue;
-		slot = slot_pick(l, rails, &any);
+		slot = slot_pick(l, rails, now, &any);
 		if (!slot)
 			return false;
-		s = slice_new(slot, x);
+		s = slice_new(slot, x, now);
 		s->part = old->part;
 		s->failures = old->failures;
-		slice_fill(s);
+		slice_fill(s, now);
 		kv_list_del(&old->link);
 		kv_rdmamove_release(old);
 	}
@@ -177,15 +175,18 @@ feed_again(struct kv_rdmalink *l, struct kv_rdmaxfer *x, uint32_t rails)
 static void
 end_post(struct kv_rdmaslot *slot, struct kv_rdmaxfer *x)
 {
-	struct kv_rdmaslice *s = slice_new(slot, x);
-	struct ibv_send_wr *wr = &s->w.wr;
+	uint64_t now = kv_loop_now(slot->l->loop);
+	struct kv_rdmaslice *s = slice_new(slot, x, now);
 	const struct kv_rdmarange *far = x->far;
 
 	s->is_end = true;
+	s->part.far.len = 0;
 	if (x->kind == KV_RDMAXFER_WRITE) {
-		wr->opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
-		wr->imm_data =
-			htobe32(kv_rdmaend_word(x->number, x->round, x->ends));
+		s->w.wr = (struct ibv_send_wr){
+			.opcode = IBV_WR_RDMA_WRITE_WITH_IMM,
+			.imm_data = htobe32(
+				kv_rdmaend_word(x->number, x->round, x->ends)),
+		};
 		return;
 	}
 	while (far->len == 0)
@@ -195,11 +196,13 @@ end_post(struct kv_rdmaslot *slot, struct kv_rdmaxfer *x)
 		.length = (uint32_t)kv_min_u64(far->len, PROOF_BYTES),
 		.lkey = slot->l->rl->scrap_mr.near.keys[slot->rail->near],
 	};
-	wr->opcode = IBV_WR_RDMA_READ;
-	wr->sg_list = s->sges;
-	wr->num_sge = 1;
-	wr->wr.rdma.remote_addr = far->addr;
-	wr->wr.rdma.rkey = far->mem->keys[slot->far];
+	s->w.wr = (struct ibv_send_wr){
+		.opcode = IBV_WR_RDMA_READ,
+		.sg_list = s->sges,
+		.num_sge = 1,
+		.wr.rdma.remote_addr = far->addr,
+		.wr.rdma.rkey = far->mem->keys[slot->far],
+	};
 }
 
 /* Everything of it is posted. When it was written again, all by queue pairs
@@ -245,6 +248,7 @@ is_posted(const struct kv_rdmaxfer *x)
 static bool
 feed(struct kv_rdmalink *l, struct kv_rdmaxfer *x, uint32_t rails)
 {
+	uint64_t now = kv_loop_now(l->loop);
 	struct kv_rdmaslot *slot;
 	struct kv_rdmaslice *s;
 	uint64_t bytes;
@@ -253,15 +257,15 @@ feed(struct kv_rdmalink *l, struct kv_rdmaxfer *x, uint32_t rails)
 		kv_rdmamove_abort(x, l->up ? -EACCES : -EHOSTUNREACH);
 		return true;
 	}
-	if (!feed_again(l, x, rails))
+	if (!feed_again(l, x, rails, now))
 		return false;
 	while (x->plan.left > 0) {
-		slot = slot_pick(l, rails, &bytes);
+		slot = slot_pick(l, rails, now, &bytes);
 		if (!slot)
 			return false;
-		s = slice_new(slot, x);
+		s = slice_new(slot, x, now);
 		kv_rdmaplan_take(&x->plan, bytes, &s->part);
-		slice_fill(s);
+		slice_fill(s, now);
 	}
 	if (kv_list_is_empty(&x->again))
 		feed_ends(l, x);

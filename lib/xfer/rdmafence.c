@@ -110,8 +110,7 @@ kv_rdmafence_send(struct kv_rdmalink *l)
 	struct kv_le32 *qps;
 	void *tail;
 
-	if ((!l->collected && !l->has_to_tell) || l->is_fencing ||
-	    !kv_conn_is_open(l->c))
+	if (l->is_fencing || !kv_conn_is_open(l->c))
 		return true;
 	if (kv_conn_is_full(l->c))
 		return false;

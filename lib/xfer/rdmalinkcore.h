@@ -76,10 +76,10 @@ enum kv_rdmaslot_state {
 /* A work request: of a part of a transfer, or for the end of it. */
 struct kv_rdmaslice {
 	struct kv_rdmawr w;
-	struct kv_list link; /* slot->idle or x->again */
+	struct kv_list link; /* x->again */
 	struct kv_rdmaslot *slot;
 	struct kv_rdmaxfer *x;
-	bool is_end;
+	bool is_end; /* far.len: 0 */
 	uint8_t failures;
 	struct ibv_sge sges[KV_RDMAPLAN_NEAR_MAX];
 	struct kv_rdmapart part;
@@ -88,8 +88,10 @@ struct kv_rdmaslice {
 struct kv_rdmaslot {
 	struct kv_rdmalink *l;
 	enum kv_rdmaslot_state state;
-	unsigned index;           /* in l->slots */
+	unsigned index;           /* in l->slots, */
+	uint64_t bit;             /* and that of it */
 	struct kv_rdmarail *rail; /* NULL when it does not count any more */
+	uint8_t at;               /* of that, in l->rails */
 	uint32_t id;              /* its name on both sides */
 	uint8_t far;              /* number of the other side's port */
 	bool is_innocent; /* fenced here, not for a failure of its own */
@@ -101,9 +103,10 @@ struct kv_rdmaslot {
 	uint64_t progress_ns;     /* something came back, or was posted */
 	/* Of a side that moves, else NULL. */
 	struct kv_rdmaslice *slices;
-	struct kv_list idle;
-	unsigned busy;      /* those that are not idle */
+	unsigned busy;      /* so many of them; */
 	uint64_t under_way; /* bytes, as its rail counts them */
+	/* the others are idle, and stand here from [busy] on. */
+	struct kv_rdmaslice *idle[KV_RDMALINK_DEPTH];
 	unsigned n_chain;
 	struct kv_rdmawr *chain[KV_RDMALINK_DEPTH]; /* to be posted together */
 };
@@ -193,7 +196,7 @@ enum {
 static inline uint64_t
 kv_rdmaslot_bit(const struct kv_rdmaslot *s)
 {
-	return UINT64_C(1) << s->index;
+	return s->bit;
 }
 
 /* The lowest bit, taken away; bits != 0. */

@@ -67,8 +67,7 @@ kv_rdmamove_release(struct kv_rdmaslice *s)
 	struct kv_rdmaslot *slot = s->slot;
 
 	s->x = NULL;
-	slot->busy--;
-	kv_list_add_tail(&slot->idle, &s->link);
+	slot->idle[--slot->busy] = s;
 	if (slot->busy == 0 && slot->state == KV_RDMASLOT_DEAD)
 		kv_rdmarail_settle(slot);
 }
@@ -148,13 +147,13 @@ kv_rdmamove_done(struct kv_rdmawr *w, int status)
 	struct kv_rdmarail *rail = slot->rail;
 	struct kv_rdmaxfer *x = s->x;
 	struct kv_rdmalink *l = x->to;
-	uint64_t bytes = s->is_end ? 0 : s->part.far.len;
+	uint64_t bytes = s->part.far.len;
 
 	slot->progress_ns = kv_loop_now(l->loop);
 	if (rail) {
 		slot->under_way -= bytes;
-		kv_rdmashare_done(&l->share, (unsigned)(rail - l->rails),
-				  slot->progress_ns, bytes);
+		kv_rdmashare_done(&l->share, slot->at, slot->progress_ns,
+				  bytes);
 	}
 	x->out--;
 	if (status == 0) {
@@ -261,7 +260,7 @@ on_pump(struct kv_defer *d)
 		list_look(l, &l->queue);
 		list_look(l, &l->flying);
 	}
-	is_pending = !kv_rdmafence_send(l);
+	is_pending = (l->collected || l->has_to_tell) && !kv_rdmafence_send(l);
 	if (!l->watch.loop)
 		watch_arm(l, is_pending);
 }

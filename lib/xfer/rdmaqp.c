@@ -258,13 +258,14 @@ kv_rdmaqp_post(struct kv_rdmaqp *qp, struct kv_rdmawr *const *wrs, unsigned n)
 	assert(n > 0 && n <= kv_rdmaqp_room(qp));
 	chain(qp, wrs, n);
 	rc = ibv_post_send(qp->qp, &wrs[0]->wr, &bad);
-	for (i = 0; i < n && (rc == 0 || &wrs[i]->wr != bad); i++)
-		;
-	qp->head += i;
 	if (rc == 0) {
+		qp->head += n;
 		kv_rdmacq_wake(qp->cq);
 		return;
 	}
+	for (i = 0; i < n && &wrs[i]->wr != bad; i++)
+		;
+	qp->head += i;
 	end(qp, -EIO);
 	for (; i < n; i++)
 		wrs[i]->done(wrs[i], -EIO);

@@ -31,10 +31,11 @@ kv_rdmarail_slot(struct kv_rdmalink *l, struct kv_rdmarail *rail, uint32_t id)
 		return NULL;
 	s->l = l;
 	s->index = i;
+	s->bit = UINT64_C(1) << i;
 	s->rail = rail;
+	s->at = (uint8_t)(rail - l->rails);
 	s->id = id;
 	s->far = rail->far;
-	kv_list_init(&s->idle);
 	l->slots[i] = s;
 	rail->slots |= kv_rdmaslot_bit(s);
 	return s;
@@ -90,7 +91,8 @@ kv_rdmarail_equip(struct kv_rdmaslot *s)
 		return false;
 	for (i = 0; i < KV_RDMALINK_DEPTH; i++) {
 		s->slices[i].slot = s;
-		kv_list_add_tail(&s->idle, &s->slices[i].link);
+		s->slices[i].w.done = kv_rdmamove_done;
+		s->idle[i] = &s->slices[i];
 	}
 	return true;
 }

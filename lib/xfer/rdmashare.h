@@ -50,6 +50,13 @@ void kv_rdmashare_init(struct kv_rdmashare *s, uint64_t slice_bytes,
 /* Bytes a nanosecond, as it is said to do; 0: it takes nothing now. */
 void kv_rdmashare_speed(struct kv_rdmashare *s, unsigned rail, double said);
 
+/* One of these (bits) has room for a slice. */
+static inline bool
+kv_rdmashare_is_open(const struct kv_rdmashare *s, uint32_t which)
+{
+	return which & s->open;
+}
+
 /*
  * The rail for the next slice of `left` > 0 bytes, of all transfers together,
  * among these (bits), and in *bytes how large that may be. -1: none for now,
