@@ -125,7 +125,7 @@ entry_fill(struct kv_getgroup *g, size_t i, struct kv_get_ent *e, char *p)
 		.flags = it->is_part ? KV_ENT_RANGE : 0,
 	};
 	if (g->is_rdma)
-		e->pieces = kv_le32(g->windows.counts[i - g->base.pos]);
+		e->pieces = kv_le32(g->windows.values[i - g->base.pos].n_told);
 	k->state = KV_GETOP_ASKED;
 	k->got = k->want = 0;
 	k->is_coming = false;

@@ -20,6 +20,8 @@ settle(struct kv_getgroup *g)
 			continue;
 		k->is_coming = false;
 		if (g->end_status == 0) {
+			kv_windows_unpack(&g->windows, at - g->base.pos,
+					  k->want);
 			op->items[i].len = k->want;
 			more.rdma_get_bytes += k->want;
 			kv_getop_result(op, i, 0);

@@ -86,6 +86,18 @@ kv_putgroup_drop_all(struct kv_putop *op, int status)
 	}
 }
 
+/* The frame is asked again. Who has it already may read the same bytes where
+ * they were until the call is over, but not in the ring, where others come. */
+static void
+group_go_on(struct kv_putgroup *g)
+{
+	g->is_lost = false;
+	if (g->is_read && kv_windows_are_packed(&g->windows))
+		kv_link_drop_data(g->base.to, -KV_ETIMEOUT);
+	kv_windows_fini(&g->windows);
+	kv_group_next(&g->base);
+}
+
 static void
 group_stalls(struct kv_timer *t)
 {
@@ -94,9 +106,7 @@ group_stalls(struct kv_timer *t)
 	struct kv_link *to = g->base.to;
 
 	if (g->is_lost) {
-		g->is_lost = false;
-		kv_windows_fini(&g->windows);
-		kv_group_next(&g->base);
+		group_go_on(g);
 		return;
 	}
 	if ((g->is_rdma || g->base.is_fast) && kv_group_is_there(&g->base)) {

@@ -145,7 +145,7 @@ inline_fill(const struct kv_putgroup *g, char *p)
 static int
 frame_fill(struct kv_putgroup *g, struct kv_conn *c)
 {
-	const uint32_t *pieces = g->windows.counts;
+	const struct kv_windows_value *v = g->windows.values;
 	const struct kv_put_item *it;
 	struct kv_put_ent *e;
 	uint64_t size;
@@ -169,7 +169,7 @@ frame_fill(struct kv_putgroup *g, struct kv_conn *c)
 		if (kv_putgroup_is_inline(g, size))
 			e->flags = KV_ENT_INLINE;
 		else if (g->is_rdma)
-			e->pieces = kv_le32(*pieces++);
+			e->pieces = kv_le32(v++->n_told);
 		memcpy(p, it->key.data, it->key.len);
 		p += it->key.len;
 	}

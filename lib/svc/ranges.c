@@ -27,6 +27,7 @@ kv_ranges_init(struct kv_ranges *r, struct kv_rdma *rdma)
 {
 	memset(r, 0, sizeof(*r));
 	r->rdma = rdma;
+	kv_packring_init(&r->ring, rdma, KV_RDMAREGION_FAR_WRITES);
 	pthread_mutex_init(&r->lock, NULL);
 	pthread_cond_init(&r->unused, NULL);
 }
@@ -44,6 +45,7 @@ kv_ranges_fini(struct kv_ranges *r)
 	while (r->n > 0)
 		range_free(r->items[--r->n]);
 	free(r->items);
+	kv_packring_fini(&r->ring);
 	pthread_cond_destroy(&r->unused);
 	pthread_mutex_destroy(&r->lock);
 }

@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "base/log.h"
+#include "xfer/packring.h"
 
 struct kv_rdma;
 struct kv_rdmamem;
@@ -33,6 +34,7 @@ struct kv_ranges {
 	size_t n;
 	uint64_t again_at; /* NICs take no more memory until then */
 	struct kv_log_limit log;
+	struct kv_packring ring; /* for what is not worth to be registered */
 };
 
 void kv_ranges_init(struct kv_ranges *r, struct kv_rdma *rdma);

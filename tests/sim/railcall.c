@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/num.h"
 #include "test.h"
 
 #define POOL_BYTES (256ull << 20)
@@ -78,11 +79,18 @@ byte_of(const char *name, size_t at)
 		      (at >> 8) * 13 + (at >> 16) * 5);
 }
 
-static void
-fill(char *bytes, const char *name, size_t size)
+/* Where the i-th byte of the value is. */
+static size_t
+place_of(const struct railcall *c, size_t i)
 {
-	for (size_t i = 0; i < size; i++)
-		bytes[i] = byte_of(name, i);
+	return c->cut ? 2 * (i - i % c->cut) + i % c->cut : i;
+}
+
+static void
+fill(struct railcall *c, const char *name)
+{
+	for (size_t i = 0; i < c->size; i++)
+		c->bytes[place_of(c, i)] = byte_of(name, i);
 }
 
 void
@@ -90,23 +98,58 @@ railcall_check(const struct railcall *c, const char *name, size_t at,
 	       size_t size)
 {
 	for (size_t i = 0; i < size; i++)
-		if (c->bytes[i] != byte_of(name, at + i))
+		if (c->bytes[place_of(c, i)] != byte_of(name, at + i))
 			fail_msg("%s: byte %zu of %zu is wrong", name, i, size);
+	for (size_t i = 0; c->cut && i < c->size; i++)
+		if (c->bytes[place_of(c, i) + c->cut] != 0x5a)
+			fail_msg("%s: what is behind byte %zu is not as it was",
+				 name, i);
+}
+
+/* Its parts are there. */
+static void
+prepare(struct railcall *c, bool is_registered)
+{
+	c->is_registered = is_registered;
+	if (is_registered)
+		assert_int_equal(
+			kv_ranges_add(&c->r->hub.ranges, c->bytes, c->room), 0);
 }
 
 void
 railcall_new(struct railcall *c, size_t size, bool is_registered)
 {
-	*c = (struct railcall){ .r = far, .size = size };
-	c->bytes = malloc(size + 1);
+	memset(c, 0, sizeof(*c));
+	c->r = far;
+	c->size = size;
+	c->room = size + 1;
+	c->bytes = malloc(c->room);
 	assert_non_null(c->bytes);
+	c->n_bufs = 2;
 	c->bufs[0] = (struct kv_buf){ c->bytes, size / 3 };
 	c->bufs[1] = (struct kv_buf){ c->bytes + size / 3, size - size / 3 };
-	c->is_registered = is_registered;
-	if (is_registered)
-		assert_int_equal(
-			kv_ranges_add(&c->r->hub.ranges, c->bytes, size + 1),
-			0);
+	prepare(c, is_registered);
+}
+
+void
+railcall_new_cut(struct railcall *c, size_t size, size_t cut,
+		 bool is_registered)
+{
+	memset(c, 0, sizeof(*c));
+	c->r = far;
+	c->size = size;
+	c->cut = cut;
+	c->room = 2 * (size + cut);
+	c->bytes = malloc(c->room);
+	assert_non_null(c->bytes);
+	for (size_t at = 0; at < size; at += cut) {
+		assert_in_range(c->n_bufs, 0, RAILCALL_PARTS_MAX - 1);
+		c->bufs[c->n_bufs++] = (struct kv_buf){
+			c->bytes + place_of(c, at),
+			kv_min_u64(cut, size - at),
+		};
+	}
+	prepare(c, is_registered);
 }
 
 void
@@ -121,10 +164,10 @@ railcall_free(struct railcall *c)
 void
 railcall_put(struct railcall *c, const char *name, uint64_t ns)
 {
-	fill(c->bytes, name, c->size);
+	fill(c, name);
 	c->pitem = (struct kv_put_item){ .key = { name, strlen(name) },
 					 .bufs = c->bufs,
-					 .nbufs = 2 };
+					 .nbufs = c->n_bufs };
 	c->put = (struct kv_putop){ .items = &c->pitem,
 				    .n = 1,
 				    .replicas = 1,
@@ -137,10 +180,10 @@ railcall_put(struct railcall *c, const char *name, uint64_t ns)
 void
 railcall_get(struct railcall *c, const char *name, uint64_t ns)
 {
-	memset(c->bytes, 0x5a, c->size);
+	memset(c->bytes, 0x5a, c->room);
 	c->gitem = (struct kv_get_item){ .key = { name, strlen(name) },
 					 .bufs = c->bufs,
-					 .nbufs = 2 };
+					 .nbufs = c->n_bufs };
 	c->get = (struct kv_getop){ .items = &c->gitem,
 				    .n = 1,
 				    .deadline = cl->clock.ns + ns,
@@ -224,12 +267,12 @@ railcall_check_untouched(struct railcall *c)
 {
 	char *copy;
 
-	memset(c->bytes, 0x77, c->size);
-	copy = malloc(c->size);
+	memset(c->bytes, 0x77, c->room);
+	copy = malloc(c->room);
 	assert_non_null(copy);
-	memcpy(copy, c->bytes, c->size);
+	memcpy(copy, c->bytes, c->room);
 	cluster_run(cl, 5 * KV_NS_PER_S);
-	assert_memory_equal(c->bytes, copy, c->size);
+	assert_memory_equal(c->bytes, copy, c->room);
 	free(copy);
 }
 

@@ -26,7 +26,11 @@ void railcall_begin_with(const struct railcall_opts *o);
 /* Which looks for what is left pinned. */
 void railcall_end(void);
 
-/* One key, whose value lies in two parts of its memory. */
+enum {
+	RAILCALL_PARTS_MAX = 1024,
+};
+
+/* One key, whose value lies in two parts of its memory, or in many. */
 struct railcall {
 	union {
 		struct kv_putop put;
@@ -35,8 +39,11 @@ struct railcall {
 	struct sim_requester *r;
 	struct kv_put_item pitem;
 	struct kv_get_item gitem;
-	struct kv_buf bufs[2];
+	struct kv_buf bufs[RAILCALL_PARTS_MAX];
+	unsigned n_bufs;
+	size_t cut; /* parts have so much, and as much behind them; 0: two */
 	char *bytes;
+	size_t room; /* of that memory */
 	size_t size;
 	bool is_registered;
 	bool is_done;
@@ -44,6 +51,8 @@ struct railcall {
 };
 
 void railcall_new(struct railcall *c, size_t size, bool is_registered);
+void railcall_new_cut(struct railcall *c, size_t size, size_t cut,
+		      bool is_registered);
 void railcall_free(struct railcall *c);
 /* For so long. Of a name, which stays. */
 void railcall_put(struct railcall *c, const char *name, uint64_t ns);

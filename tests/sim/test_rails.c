@@ -30,8 +30,7 @@ sizes(unsigned n_rails)
 	for (unsigned i = 0; i < KV_ARRAY_LEN(sizes); i++) {
 		for (unsigned reg = 0; reg < 2; reg++) {
 			snprintf(name, sizeof(name), "%c%u", 'a' + i, reg);
-			is_large = sizes[i] > KV_INLINE_BYTES_MAX &&
-				   (reg || sizes[i] >= 262144);
+			is_large = sizes[i] > KV_INLINE_BYTES_MAX;
 			assert_int_equal(
 				railcall_put_value(name, sizes[i], reg),
 				is_large);
@@ -40,8 +39,7 @@ sizes(unsigned n_rails)
 				is_large);
 			assert_int_equal(
 				railcall_get_value(name, sizes[i], !reg),
-				sizes[i] > KV_INLINE_BYTES_MAX &&
-					(!reg || sizes[i] >= 262144));
+				is_large);
 		}
 	}
 	assert_int_equal(kv_link_rails(railcall_link()), n_rails);
