@@ -94,11 +94,15 @@ get(const struct calls *c, uint64_t key, void *to)
 {
 	const struct kv_buf buf = { to, c->cell->size };
 	struct kv_get_item item = { .bufs = &buf, .nbufs = 1 };
+	const struct kv_get_opts o = {
+		.size = sizeof(o),
+		.prefer = c->w->run->node->addr,
+	};
 	char text[KEY_BYTES];
 	long rc;
 
 	item.key = key_of(c->w->run->node, key, text);
-	rc = kv_client_get(c->w->client, &item, 1, NULL);
+	rc = kv_client_get(c->w->client, &item, 1, &o);
 	return rc < 0 ? (int)rc : item.status;
 }
 

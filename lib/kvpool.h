@@ -208,6 +208,8 @@ struct kv_get_item {
 struct kv_get_opts {
 	size_t size;
 	uint32_t timeout_ms;
+	const char *prefer; /* node name or "host:port": asked first, before
+			     * masters are */
 };
 
 /*

@@ -135,6 +135,7 @@ kv_client_get(struct kv_client *c, struct kv_get_item *items, size_t n,
 		return -KV_EINVALID;
 	if (n == 0)
 		return 0;
+	call.op.prefer = opts ? opts->prefer : NULL;
 	cc = kv_client_enter(c, opts ? opts->timeout_ms : 0, &call.op.deadline,
 			     &status);
 	if (!cc)

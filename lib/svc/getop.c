@@ -14,6 +14,7 @@
 #define AGAIN_MAX 4
 
 enum phase {
+	PHASE_PREFERRED,
 	PHASE_LOCAL,
 	PHASE_FETCH,
 	PHASE_OVER,
@@ -221,6 +222,34 @@ survey_begin(struct kv_getop *op)
 	kv_survey_start(op->ch, s);
 }
 
+/* That node is asked for all that waits. */
+static void
+node_ask(struct kv_getop *op, struct kv_link *to, const struct kv_id *boot)
+{
+	size_t i;
+
+	op->asked_local |= to->is_local;
+	for (i = 0; i < op->n; i++)
+		if (op->keys[i].state == KV_GETOP_WAITS)
+			kv_getgroup_add(op, to, boot, (uint32_t)i);
+	if (kv_list_is_empty(&op->groups))
+		op_advance(op);
+	else
+		kv_getgroup_start_all(op);
+}
+
+static void
+local_ask(struct kv_getop *op)
+{
+	struct kv_link *local = op->ch->local;
+
+	op->phase = PHASE_LOCAL;
+	if (local && !op->asked_local)
+		node_ask(op, local, &local->boot);
+	else
+		survey_begin(op);
+}
+
 /* Something ended: when all groups have, the next phase begins. */
 static void
 op_advance(struct kv_getop *op)
@@ -228,7 +257,9 @@ op_advance(struct kv_getop *op)
 	if (op->phase == PHASE_OVER || op->starting ||
 	    !kv_list_is_empty(&op->groups))
 		return;
-	if (op->phase == PHASE_LOCAL)
+	if (op->phase == PHASE_PREFERRED)
+		local_ask(op);
+	else if (op->phase == PHASE_LOCAL)
 		survey_begin(op);
 	else
 		fetch_round(op);
@@ -240,20 +271,30 @@ kv_getop_group_ended(struct kv_getop *op)
 	op_advance(op);
 }
 
+/* Whom the caller prefers, unless that is nobody known, or he does not answer.
+ */
+static struct kv_link *
+preferred(const struct kv_getop *op, struct kv_id *boot)
+{
+	struct kv_chan *ch = op->ch;
+
+	if (!op->prefer || !kv_hub_node_named(ch->hub, op->prefer, boot) ||
+	    !kv_hub_try(ch->hub, boot, kv_loop_now(ch->loop)))
+		return NULL;
+	return kv_chan_link(ch, boot);
+}
+
 static void
 op_begin(struct kv_defer *d)
 {
 	struct kv_getop *op = KV_CONTAINER_OF(d, struct kv_getop, defer);
-	struct kv_link *local = op->ch->local;
-	size_t i;
+	struct kv_id boot;
+	struct kv_link *to = preferred(op, &boot);
 
-	for (i = 0; local && i < op->n; i++)
-		if (op->keys[i].state == KV_GETOP_WAITS)
-			kv_getgroup_add(op, local, &local->boot, (uint32_t)i);
-	if (kv_list_is_empty(&op->groups))
-		op_advance(op);
+	if (to)
+		node_ask(op, to, &boot);
 	else
-		kv_getgroup_start_all(op);
+		local_ask(op);
 }
 
 int
@@ -266,7 +307,7 @@ kv_getop_start(struct kv_chan *ch, struct kv_getop *op)
 	if (!op->keys)
 		return -KV_ENOMEM;
 	op->ch = ch;
-	op->phase = PHASE_LOCAL;
+	op->phase = PHASE_PREFERRED;
 	kv_list_init(&op->groups);
 	for (i = 0; i < op->n; i++) {
 		it = &op->items[i];

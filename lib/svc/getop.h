@@ -2,9 +2,10 @@
 #define KV_SVC_GETOP_H
 
 /*
- * One get of many objects: the local node is asked for all of them, the
- * directory for the owners of the rest, then the owners, each key's next
- * replica after any failure. A key that nobody could give is a miss; one that
+ * One get of many objects: the node that the caller prefers is asked for all of
+ * them, the local node for what that one did not give, the directory for the
+ * owners of the rest, then the owners, each key's next replica after any
+ * failure. A key that nobody could give is a miss; one that
  * was not found is so only if the answers prove it (struct kv_survey, doubt).
  */
 
@@ -20,6 +21,7 @@ struct kv_getop {
 	struct kv_get_item *items; /* status, len, size_total are written */
 	size_t n;                  /* at least 1, below 2^32 */
 	uint64_t deadline;         /* ns */
+	const char *prefer;        /* name or address of a node, or NULL */
 	/* Once, from the loop: every item has its status. Nothing reaches the
 	 * buffers any more. */
 	void (*done)(struct kv_getop *op);
@@ -35,6 +37,7 @@ struct kv_getop {
 	int lack;       /* what this process had not for some key: -kv_status */
 	unsigned again; /* surveys after the first */
 	bool starting;  /* more groups are about to start */
+	bool asked_local;
 };
 
 /* 0, or -KV_ENOMEM: then done is not called. */

@@ -295,6 +295,28 @@ kv_hub_node(struct kv_hub *hub, const struct kv_id *boot,
 }
 
 bool
+kv_hub_node_is_named(const struct kv_hub_node *n, const char *name)
+{
+	return strcmp(name, n->name) == 0 || strcmp(name, n->addr) == 0;
+}
+
+bool
+kv_hub_node_named(struct kv_hub *hub, const char *name, struct kv_id *boot)
+{
+	bool is_there = false;
+	unsigned i;
+
+	KV_LOCKED(&hub->lock) {
+		for (i = 0; i < hub->n_nodes && !is_there; i++) {
+			is_there = kv_hub_node_is_named(&hub->nodes[i], name);
+			if (is_there)
+				*boot = hub->nodes[i].boot;
+		}
+	}
+	return is_there;
+}
+
+bool
 kv_hub_path_is_news(struct kv_hub *hub, const struct kv_id *boot,
 		    enum kv_hub_path path, struct kv_hub_node *out)
 {

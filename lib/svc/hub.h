@@ -187,6 +187,10 @@ int kv_hub_node_parse(struct kv_hub_node *out, const struct kv_map_node *m);
 struct kv_hub_node *kv_hub_nodes(struct kv_hub *hub, unsigned *n);
 bool kv_hub_node(struct kv_hub *hub, const struct kv_id *boot,
 		 struct kv_hub_node *out);
+/* The node of that name or address, as the table has it. */
+bool kv_hub_node_named(struct kv_hub *hub, const char *name,
+		       struct kv_id *boot);
+bool kv_hub_node_is_named(const struct kv_hub_node *n, const char *name);
 /* Whether that is another path to the node than the last one that was told:
  * worth a line. Fills `out` if the node is known. */
 bool kv_hub_path_is_news(struct kv_hub *hub, const struct kv_id *boot,

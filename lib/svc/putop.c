@@ -292,8 +292,7 @@ op_advance(struct kv_putop *op)
 static bool
 is_preferred(const struct kv_putop *op, const struct kv_hub_node *n)
 {
-	return op->prefer && (strcmp(op->prefer, n->name) == 0 ||
-			      strcmp(op->prefer, n->addr) == 0);
+	return op->prefer && kv_hub_node_is_named(n, op->prefer);
 }
 
 /* What the master was told of the own node last is no reason to pass it by:

@@ -164,6 +164,16 @@ call_new(struct cluster *cl, struct sim_requester *r, enum call_kind kind)
 	return call;
 }
 
+/* One get of four believes to know where its keys lie. */
+static const char *
+believed(struct cluster *cl)
+{
+	static const char *const names[] = { "n0", "n1", "n2", "n3" };
+
+	return kv_rng_below(&cl->rng, 4) ? NULL
+					 : names[kv_rng_below(&cl->rng, 4)];
+}
+
 static void
 call_start(struct cluster *cl, struct sim_requester *r, struct sim_call *call)
 {
@@ -197,6 +207,7 @@ call_start(struct cluster *cl, struct sim_requester *r, struct sim_call *call)
 		call->getop = (struct kv_getop){
 			.items = call->gets,
 			.n = call->n,
+			.prefer = believed(cl),
 			.deadline = deadline,
 			.done = get_ended,
 		};

@@ -95,13 +95,14 @@ put_at(const char *node)
 }
 
 static int
-get_from(struct sim_requester *r)
+get_preferring(struct sim_requester *r, const char *node)
 {
 	struct kv_get_item item = { .key = { name, strlen(name) },
 				    .bufs = &buf,
 				    .nbufs = 1 };
 	struct kv_getop op = { .items = &item,
 			       .n = 1,
+			       .prefer = node,
 			       .deadline = cl->clock.ns + KV_NS_PER_S,
 			       .done = get_done };
 
@@ -110,6 +111,12 @@ get_from(struct sim_requester *r)
 	kv_getop_start(r->ch, &op);
 	wait_done();
 	return item.status;
+}
+
+static int
+get_from(struct sim_requester *r)
+{
+	return get_preferring(r, NULL);
 }
 
 static int
@@ -561,6 +568,42 @@ what_is_put_and_what_is_nowhere_are_waited_for_at_once(void **state)
 	assert_in_range((cl->clock.ns - began) / KV_NS_PER_MS, 600, 880);
 }
 
+/* And one that has it not, or is no node, costs nothing but a question. */
+static void
+who_knows_where_it_lies_asks_no_master(void **state)
+{
+	uint64_t began;
+
+	(void)state;
+	strcpy(name, "k");
+	assert_int_equal(put_at("n1"), 0);
+	assert_int_equal(get_preferring(far, "n0"), 0);
+	assert_int_equal(get_preferring(far, "n2"), 0);
+	assert_int_equal(get_preferring(&cl->requesters[0], "n1"), 0);
+	cluster_master_freeze(cl, 0, true);
+	cluster_master_freeze(cl, 1, true);
+	began = cl->clock.ns;
+	assert_int_equal(get_preferring(far, "n1"), 0);
+	assert_int_equal(get_preferring(&cl->requesters[0], "n1"), 0);
+	assert_in_range(cl->clock.ns - began, 0, 10 * KV_NS_PER_MS);
+	cluster_master_freeze(cl, 0, false);
+	cluster_master_freeze(cl, 1, false);
+}
+
+/* Until it is known to be sick it is waited for. */
+static void
+one_that_is_preferred_and_silent_is_passed_over(void **state)
+{
+	(void)state;
+	strcpy(name, "k");
+	assert_int_equal(put_at("n0"), 0);
+	assert_int_equal(get_preferring(far, "n1"), 0);
+	cut(far->host, "n1");
+	assert_int_equal(get_preferring(far, "n1"), 0);
+	assert_int_equal(get_preferring(far, "n1"), 0);
+	heal(far->host, "n1");
+}
+
 int
 main(void)
 {
@@ -596,6 +639,12 @@ main(void)
 			setup, teardown),
 		cmocka_unit_test_setup_teardown(
 			those_of_no_master_go_to_the_nodes, setup, teardown),
+		cmocka_unit_test_setup_teardown(
+			who_knows_where_it_lies_asks_no_master, setup,
+			teardown),
+		cmocka_unit_test_setup_teardown(
+			one_that_is_preferred_and_silent_is_passed_over, setup,
+			teardown),
 		cmocka_unit_test_setup_teardown(
 			what_is_put_and_what_is_nowhere_are_waited_for_at_once,
 			setup, teardown),
