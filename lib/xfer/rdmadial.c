@@ -14,6 +14,94 @@
 #define PAUSE_NS     (100 * KV_NS_PER_MS)
 #define PAUSE_NS_MAX (5 * KV_NS_PER_S)
 
+/* ---- words ---- */
+
+static const char *
+word_of(int why)
+{
+	switch (-why) {
+	case EHOSTUNREACH:
+		return "no way leads there";
+	case ECONNREFUSED:
+		return "refused";
+	case ETIMEDOUT:
+		return "no answer";
+	case ECONNRESET:
+		return "ended by the other side";
+	case ENOSPC:
+		return "there are too many queue pairs";
+	case ENETDOWN:
+		return "the port is down";
+	case EADDRNOTAVAIL:
+		return "the port has no such GID";
+	case EPROTOTYPE:
+		return "InfiniBand at one end, Ethernet at the other";
+	case ENODEV:
+		return "the device is gone, or its queues are full";
+	default:
+		return strerror(-why);
+	}
+}
+
+struct ip_text {
+	char all[INET6_ADDRSTRLEN];
+};
+
+static const char *
+ip_text(const struct kv_rail_rec *rec, struct ip_text *t)
+{
+	inet_ntop(AF_INET6, rec->ip, t->all, sizeof(t->all));
+	return strncmp(t->all, "::ffff:", 7) == 0 ? t->all + 7 : t->all;
+}
+
+static void
+why_set(struct kv_rdmalink *l, const struct kv_rdmarail *rail, int why)
+{
+	const struct kv_rdmadev *dev = &l->rl->r->devs[rail->near];
+	struct ip_text ip;
+
+	snprintf(l->why, sizeof(l->why), "%s port %u to %s: %s", dev->name,
+		 dev->port,
+		 l->o.dials ? ip_text(&rail->to, &ip) : "who dialled",
+		 word_of(why));
+}
+
+static const char *
+layer_word(bool is_ethernet)
+{
+	return is_ethernet ? "Ethernet" : "InfiniBand";
+}
+
+/* No pair of ports can be connected. */
+static void
+say_layers(struct kv_rdmalink *l)
+{
+	const struct kv_rdmadev *dev = &l->rl->r->devs[0];
+	struct ip_text ip;
+
+	snprintf(l->why, sizeof(l->why), "%s port %u to %s: %s here, %s there",
+		 dev->name, dev->port, ip_text(&l->recs[0], &ip),
+		 layer_word(dev->is_ethernet),
+		 layer_word(l->recs[0].layer == KV_RAIL_ETHERNET));
+}
+
+/* Of the first pair of ports that differ. */
+static void
+say_mtu(struct kv_rdmalink *l, const struct kv_rdmarail *rail)
+{
+	const struct kv_rdmadev *dev = &l->rl->r->devs[rail->near];
+	unsigned here = 128U << l->rl->r->nics[rail->near].mtu;
+	unsigned there = 128U << rail->to.mtu;
+	struct ip_text ip;
+
+	if (here == there || l->rl->is_mtu_said)
+		return;
+	l->rl->is_mtu_said = true;
+	kv_info("rdma: %s port %u to %s: an MTU of %u here, of %u there: the "
+		"smaller one is used",
+		dev->name, dev->port, ip_text(&rail->to, &ip), here, there);
+}
+
 /* ---- rails ---- */
 
 double
@@ -76,6 +164,7 @@ rail_new(struct kv_rdmalink *l, unsigned near, const struct kv_rail_rec *to)
 		.pause_ns = PAUSE_NS,
 	};
 	rail_aim(l, rail, to);
+	say_mtu(l, rail);
 }
 
 /* Of ports that are in several pairs each has its part. */
@@ -113,6 +202,8 @@ rails_set(struct kv_rdmalink *l)
 	unsigned i, n;
 
 	n = kv_rdmapair_find(r->devs, r->n, l->recs, l->n_recs, pairs);
+	if (n == 0 && l->n_recs > 0)
+		say_layers(l);
 	for (i = 0; i < n; i++) {
 		rail = rail_find(l, pairs[i].near, &l->recs[pairs[i].far]);
 		if (rail)
@@ -184,46 +275,6 @@ kv_rdmadial_take(struct kv_rdmalink *l, const struct kv_msg *msg)
 }
 
 /* ---- dialling ---- */
-
-static const char *
-word_of(int why)
-{
-	switch (-why) {
-	case EHOSTUNREACH:
-		return "no way leads there";
-	case ECONNREFUSED:
-		return "refused";
-	case ETIMEDOUT:
-		return "no answer";
-	case ECONNRESET:
-		return "ended by the other side";
-	case ENOSPC:
-		return "there are too many queue pairs";
-	case ENETDOWN:
-		return "the port is down";
-	case EADDRNOTAVAIL:
-		return "the port has no such GID";
-	case EPROTOTYPE:
-		return "InfiniBand at one end, Ethernet at the other";
-	case ENODEV:
-		return "the device is gone, or its queues are full";
-	default:
-		return strerror(-why);
-	}
-}
-
-static void
-why_set(struct kv_rdmalink *l, const struct kv_rdmarail *rail, int why)
-{
-	const struct kv_rdmadev *dev = &l->rl->r->devs[rail->near];
-	char ip[INET6_ADDRSTRLEN] = "";
-
-	if (l->o.dials)
-		inet_ntop(AF_INET6, rail->to.ip, ip, sizeof(ip));
-	snprintf(l->why, sizeof(l->why), "%s port %u to %s%s: %s", dev->name,
-		 dev->port, l->o.dials ? "" : "who dialled",
-		 strncmp(ip, "::ffff:", 7) == 0 ? ip + 7 : ip, word_of(why));
-}
 
 static int
 dial_managed(struct kv_rdmaslot *s)
@@ -324,12 +375,9 @@ is_paired(const struct kv_rdmalink *l, uint8_t near, uint8_t far)
 
 /* The other way to the same port, perhaps. */
 static bool
-try_other_way(const struct kv_rdmalink *l, struct kv_rdmarail *rail, int why)
+try_other_way(const struct kv_rdmalink *l, struct kv_rdmarail *rail)
 {
-	/* What is lacking here another way would lack, too. */
-	bool is_own = why == -ENODEV || why == -ENOMEM || why == -ENOSPC;
-
-	if (rail->is_proven || is_own || !is_managed(l, rail))
+	if (rail->is_proven || !is_managed(l, rail))
 		return false;
 	rail->by_join = !rail->by_join;
 	return rail->by_join;
@@ -357,26 +405,34 @@ try_next(const struct kv_rdmalink *l, struct kv_rdmarail *rail)
 	return false;
 }
 
+/* How it goes on, of a rail that is dialled. */
+static void
+go_on(struct kv_rdmalink *l, struct kv_rdmarail *rail)
+{
+	if (try_other_way(l, rail) || (l->n_recs > 0 && try_next(l, rail))) {
+		rail->dial_ns = 0;
+	} else if (rail->dial_ns <= kv_loop_now(l->loop)) {
+		rail->has_failed = true;
+		back_off(l, rail);
+	}
+}
+
 void
 kv_rdmadial_lost(struct kv_rdmalink *l, struct kv_rdmarail *rail,
 		 const struct kv_rdmaslot *s, int why)
 {
 	/* One of several dials to a port, or in a way, that was left
-	 * already. */
+	 * already: another one takes its place. */
 	bool is_old = s->far != rail->far || s->by_join != rail->by_join;
 
-	why_set(l, rail, why);
-	kv_debug("rdma: %s", l->why);
-	if (!l->o.dials || l->is_closing || is_old)
-		return;
-	if (try_other_way(l, rail, why))
-		rail->dial_ns = 0;
-	else if (l->n_recs > 0 && try_next(l, rail))
-		rail->dial_ns = 0;
-	else if (rail->dial_ns <= kv_loop_now(l->loop)) {
-		rail->has_failed = true;
-		back_off(l, rail);
+	if (!is_old) {
+		why_set(l, rail, why);
+		kv_debug("rdma: %s", l->why);
 	}
+	if (!l->o.dials || l->is_closing)
+		return;
+	if (!is_old)
+		go_on(l, rail);
 	(void)kv_loop_timer_set(l->loop, &l->dial, kv_loop_now(l->loop));
 }
 

@@ -53,6 +53,7 @@ struct kv_rdmaloop {
 	struct kv_rdma *r;
 	struct kv_loop *loop;
 	struct kv_rdmacm *cm; /* NULL: there is no connection manager */
+	bool is_mtu_said;     /* of two ports that differ */
 	struct kv_rdmacq *cqs[KV_RDMA_PORTS_MAX]; /* NULL: not to be had */
 	const struct kv_rdmanic *ports[KV_RDMA_PORTS_MAX]; /* that have one */
 	unsigned n_ports;

@@ -13,6 +13,9 @@
  *   stays. Every piece is checked against the keys as they are then. A WRITE
  *   may complete at the requester before its bytes are in memory; a later
  *   message of the same QP finds them there.
+ * - A packet is dropped unless the ways of both ends lead to each other, and
+ *   they agree in numbers of QPs and packets, in the partition, and in the
+ *   version of RoCE.
  * - From the return of the call that ends a QP (to ERR or RESET, destroyed) or
  *   from its error completion on, its NIC touches no memory for it. Packets
  *   that come for it are dropped, so the far end runs into its time-out.
@@ -67,6 +70,9 @@ struct hca_port_opts {
 	enum ibv_mtu mtu; /* 0: 4096 */
 	const char *ip;   /* IPv4; NULL: none */
 	unsigned fabric;  /* ports of one reach each other */
+	/* InfiniBand: of its GID; LIDs lead to ports of the same one only. */
+	uint8_t subnet;
+	uint16_t pkeys; /* in its table, those of all ports are equal; 0: 1 */
 };
 
 /* `loop` is virtual, on `clock`. Both outlive it. Never NULL. */

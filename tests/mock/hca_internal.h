@@ -238,6 +238,8 @@ struct hca_packet {
 	enum hca_kind kind;
 	uint32_t psn; /* at which the sender began */
 	enum ibv_mtu mtu;
+	uint16_t pkey_index;
+	int gid_type; /* of the address it comes from; -1: a LID */
 	uint64_t msn, off, total;
 	uint64_t far;
 	uint32_t rkey;

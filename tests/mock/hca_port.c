@@ -45,7 +45,10 @@ static void
 gids_add(struct hca_port *port)
 {
 	uint8_t local[16] = { 0xfe,
-			      0x80, [8] = 2, [14] = (uint8_t)(port->lid >> 8),
+			      0x80,
+			      [7] = port->opts.subnet,
+			      [8] = 2,
+			      [14] = (uint8_t)(port->lid >> 8),
 			      [15] = (uint8_t)port->lid };
 	uint8_t mapped[16] = { [10] = 0xff, [11] = 0xff };
 
@@ -72,6 +75,8 @@ hca_port_add(struct hca_dev *dev, const struct hca_port_opts *opts)
 	port->opts.ip = NULL;
 	if (port->opts.gbps <= 0)
 		port->opts.gbps = GBPS;
+	if (!port->opts.pkeys)
+		port->opts.pkeys = 1;
 	if (!port->opts.mtu)
 		port->opts.mtu = IBV_MTU_4096;
 	if (opts->ip) {
@@ -149,7 +154,8 @@ has_lid(const struct hca_port *port, const void *arg)
 {
 	const struct target *t = arg;
 
-	return is_on_wire(port, t) && port->lid == t->lid;
+	return is_on_wire(port, t) && port->lid == t->lid &&
+	       port->opts.subnet == t->from->opts.subnet;
 }
 
 static bool

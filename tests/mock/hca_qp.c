@@ -225,11 +225,15 @@ has_good_address(const struct hca_qp *qp, const struct ibv_ah_attr *ah)
 static bool
 are_good(struct hca_qp *qp, const struct ibv_qp_attr *a, int mask)
 {
+	const struct hca_port *port =
+		mask & IBV_QP_PORT ? hca_port_of(qp->dev, a->port_num)
+				   : qp->port;
+
 	if ((mask & IBV_QP_CUR_STATE) && a->cur_qp_state != qp->qp.state)
 		return false;
-	if ((mask & IBV_QP_PKEY_INDEX) && a->pkey_index)
+	if ((mask & IBV_QP_PORT) && !port)
 		return false;
-	if ((mask & IBV_QP_PORT) && !hca_port_of(qp->dev, a->port_num))
+	if ((mask & IBV_QP_PKEY_INDEX) && a->pkey_index >= port->opts.pkeys)
 		return false;
 	if ((mask & IBV_QP_AV) && !has_good_address(qp, &a->ah_attr))
 		return false;

@@ -12,6 +12,17 @@ enum {
 	PIECE_BYTES_MIN = 4096,
 };
 
+/* The version of RoCE that it speaks, and the other end is to speak. */
+static int
+gid_type(const struct hca_qp *qp)
+{
+	const struct ibv_ah_attr *ah = &qp->attr.ah_attr;
+
+	if (qp->port->opts.infiniband || !ah->is_global)
+		return -1;
+	return (int)qp->port->gids[ah->grh.sgid_index].gid_type;
+}
+
 struct hca_packet *
 hca_packet_new(struct hca_qp *qp, enum hca_kind kind, size_t bytes)
 {
@@ -28,6 +39,8 @@ hca_packet_new(struct hca_qp *qp, enum hca_kind kind, size_t bytes)
 	p->kind = kind;
 	p->psn = is_request ? qp->attr.sq_psn : qp->attr.rq_psn;
 	p->mtu = qp->attr.path_mtu;
+	p->pkey_index = qp->attr.pkey_index;
+	p->gid_type = gid_type(qp);
 	p->len = bytes;
 	kv_list_init(&p->link);
 	return p;
@@ -49,7 +62,10 @@ receiver_of(const struct hca_packet *p)
 	bool is_request = p->kind <= HCA_READ;
 
 	/* Numbers of QPs are of the whole world. */
-	if (!qp || qp->port != p->to || qp->attr.dest_qp_num != p->src_qpn)
+	if (!qp || qp->port != p->to || qp->peer != p->from ||
+	    qp->attr.dest_qp_num != p->src_qpn)
+		return NULL;
+	if (qp->attr.pkey_index != p->pkey_index || gid_type(qp) != p->gid_type)
 		return NULL;
 	if (qp->qp.state != IBV_QPS_RTS && qp->qp.state != IBV_QPS_SQD &&
 	    !(is_request && qp->qp.state == IBV_QPS_RTR))

@@ -9,6 +9,8 @@
 
 struct railhosts rh;
 
+static bool has_no_ip;
+
 const struct kv_id railhosts_own = { .b = "dialler" };
 const struct kv_id railhosts_boot = { .b = "engine" };
 
@@ -56,7 +58,8 @@ side_open(struct railhosts_side *s, const char *name, unsigned ports,
 
 	s->host = hca_host_add(rh.hca, name);
 	for (unsigned i = 0; i < ports; i++) {
-		struct hca_port_opts p = { .gbps = 10, .ip = ip };
+		struct hca_port_opts p = { .gbps = 10,
+					   .ip = has_no_ip ? NULL : ip };
 		unsigned n = net * RAILHOSTS_PORTS_MAX + i;
 
 		snprintf(ip, sizeof(ip), "10.0.%u.%u", i, net + 1);
@@ -176,6 +179,17 @@ railhosts_three(void **state)
 {
 	(void)state;
 	return open_world(3, 3);
+}
+
+int
+railhosts_joined(void **state)
+{
+	int rc;
+
+	has_no_ip = true;
+	rc = railhosts_three(state);
+	has_no_ip = false;
+	return rc;
 }
 
 int

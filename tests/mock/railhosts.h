@@ -48,9 +48,11 @@ struct railhosts {
 extern struct railhosts rh;
 extern const struct kv_id railhosts_own, railhosts_boot;
 
-/* Fixtures of cmocka: so many ports on each side; none there. */
+/* Fixtures of cmocka: so many ports on each side; three that no connection
+ * manager reaches; none there. */
 int railhosts_one(void **state);
 int railhosts_three(void **state);
+int railhosts_joined(void **state);
 int railhosts_none(void **state);
 int railhosts_close(void **state);
 

@@ -51,6 +51,8 @@ port_make(const struct railrig_opts *o, int end, unsigned i)
 		.gbps = o->gbps[i],
 		.infiniband = o->infiniband[end] >> i & 1,
 		.mtu = o->mtu[end],
+		.subnet = o->subnet[end],
+		.pkeys = o->pkeys,
 		.fabric = o->is_flat             ? 0
 			  : o->is_crossed && end ? o->n[0] - 1 - i
 						 : i,
@@ -77,6 +79,7 @@ nics_open(const struct railrig_opts *o, int end)
 {
 	struct railrig_end *e = &railrig[end];
 	struct ibv_device **list;
+	union ibv_gid gid;
 	unsigned i;
 	int n;
 
@@ -84,7 +87,7 @@ nics_open(const struct railrig_opts *o, int end)
 	assert_int_equal(n, e->n);
 	for (i = 0; i < e->n; i++) {
 		e->r.nics[i] = (struct kv_rdmanic){
-			.v = e->v,
+			.v = &e->calls,
 			.ctx = e->v->open_device(list[i]),
 			.number = i,
 			.port = 1,
@@ -95,11 +98,10 @@ nics_open(const struct railrig_opts *o, int end)
 						     : IBV_MTU_4096),
 		};
 		assert_non_null(e->r.nics[i].ctx);
-		assert_int_equal(
-			e->v->query_gid(e->r.nics[i].ctx, 1,
-					e->r.devs[i].gid_index,
-					(union ibv_gid *)&e->r.devs[i].gid),
-			0);
+		assert_int_equal(e->v->query_gid(e->r.nics[i].ctx, 1,
+						 e->r.devs[i].gid_index, &gid),
+				 0);
+		memcpy(&e->r.devs[i].gid, &gid, sizeof(gid));
 		e->r.nics[i].pd = e->v->alloc_pd(e->r.nics[i].ctx);
 		assert_non_null(e->r.nics[i].pd);
 		e->r.ports[i] = &e->r.nics[i];
@@ -124,7 +126,10 @@ end_open(const struct railrig_opts *o, int end)
 	for (i = 0; i < e->n; i++)
 		port_make(o, end, i);
 	e->v = hca_process(e->host, railrig_loop);
-	e->r.v = e->v;
+	e->calls = *e->v;
+	if (o->no_cm[end])
+		e->calls.create_event_channel = NULL;
+	e->r.v = &e->calls;
 	kv_mcenv_read(&e->r.env, NULL);
 	kv_rdmawatch_open(&e->r.watched);
 	e->r.n = e->n;

@@ -27,7 +27,8 @@ enum {
 
 struct railrig_end {
 	unsigned n;
-	const struct kv_rdmaverbs *v;
+	const struct kv_rdmaverbs *v; /* of the process; what is called is */
+	struct kv_rdmaverbs calls;    /* the same, unless a test changes it */
 	struct hca_host *host;
 	struct hca_dev *devs[RAILRIG_PORTS];
 	struct hca_port *ports[RAILRIG_PORTS];
@@ -57,6 +58,9 @@ struct railrig_opts {
 	/* Bits of ports: without an IP, so that they are joined; InfiniBand. */
 	unsigned no_ip[2], infiniband[2];
 	enum ibv_mtu mtu[2]; /* 0: 4096 */
+	uint8_t subnet[2];   /* of InfiniBand */
+	uint16_t pkeys;      /* of each port; 0: 1 */
+	bool no_cm[2];       /* there is no librdmacm */
 	bool may_fail;       /* then the process ends with RAILRIG_FAILED */
 };
 

@@ -22,7 +22,7 @@ struct kv_rdmalink *rdmareq_link;
 bool rdmareq_settled;
 
 static struct kv_rdmaloop *req_loop;
-static bool is_early, is_poor;
+static bool is_early, is_poor, has_no_ip;
 
 /* ---- ports ---- */
 
@@ -60,7 +60,7 @@ side_open(struct rdmaside *side, const char *name, unsigned number,
 	}
 	for (unsigned i = 0; i < RDMANODE_PORTS; i++) {
 		const struct hca_port_opts po = {
-			.ip = ips[number][i],
+			.ip = has_no_ip ? NULL : ips[number][i],
 			.fabric = i,
 		};
 
@@ -176,6 +176,15 @@ rdmanode_setup(void **state)
 	rdmanode_setup_bare(state);
 	rdmareq_open();
 	assert_int_equal(kv_rdmalink_rails(rdmareq_link), RDMANODE_PORTS);
+	return 0;
+}
+
+int
+rdmanode_setup_joined(void **state)
+{
+	has_no_ip = true;
+	rdmanode_setup(state);
+	has_no_ip = false;
 	return 0;
 }
 

@@ -43,8 +43,10 @@ int rdmanode_setup(void **state);
 int rdmanode_setup_bare(void **state);
 int rdmanode_setup_early(void **state);
 int rdmanode_setup_dry(void **state);
-/* Bare; the node gets no event channel for its connections. */
+/* Bare; the node gets no channel for completions. */
 int rdmanode_setup_poor(void **state);
+/* As the first one; no port has an IP. */
+int rdmanode_setup_joined(void **state);
 int rdmanode_teardown(void **state);
 
 /* Connects the requester; it has no rail where there was no way. */

@@ -383,6 +383,10 @@ many_pieces_are_put_together(void **state)
 
 #define OPEN(f) \
 	cmocka_unit_test_setup_teardown(f, rdmanode_setup, rdmanode_teardown)
+/* By queue pairs that no connection manager connects. */
+#define JOINED(f)                                                 \
+	cmocka_unit_test_setup_teardown(f, rdmanode_setup_joined, \
+					rdmanode_teardown)
 
 int
 main(void)
@@ -401,6 +405,11 @@ main(void)
 		OPEN(objects_are_pinned_while_they_are_written),
 		OPEN(a_get_that_nobody_waits_for_ends),
 		OPEN(many_pieces_are_put_together),
+		JOINED(a_value_is_read_from_the_requester),
+		JOINED(reads_that_fail_now_and_then_are_made_good),
+		JOINED(a_requester_that_is_lost_leaves_nothing),
+		JOINED(values_are_written_to_the_requester),
+		JOINED(a_write_that_fails_is_told_to_the_requester),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -48,6 +48,9 @@ rails_that_can_be(void)
 				    kv_rdmaloop_rails(railrig[1].rl, recs));
 }
 
+/* Bits of ports that no connection manager reaches. */
+static unsigned joined;
+
 static int
 move_with_fault(void)
 {
@@ -55,6 +58,7 @@ move_with_fault(void)
 		.n = { 2, 2 },
 		.piece_bytes = 65536,
 		.bytes = 1 << 20,
+		.no_ip = { joined, joined },
 		.may_fail = true,
 	};
 	const struct hca_fault f = { .status = IBV_WC_GENERAL_ERR, .nth = 2 };
@@ -85,12 +89,11 @@ move_with_fault(void)
 }
 
 static void
-memory_that_is_short_costs_rails_only(void **state)
+try_all_places(void)
 {
 	unsigned n = 0, counts[3] = { 0 };
 	int code;
 
-	(void)state;
 	do {
 		code = nth_fault_run(++n, move_with_fault);
 		if (code > RAILRIG_FAILED)
@@ -101,11 +104,28 @@ memory_that_is_short_costs_rails_only(void **state)
 	assert_true(counts[RAILRIG_FAILED] > 5);
 }
 
+static void
+memory_that_is_short_costs_rails_only(void **state)
+{
+	(void)state;
+	joined = 0;
+	try_all_places();
+}
+
+static void
+nor_do_joins_cost_more(void **state)
+{
+	(void)state;
+	joined = 3;
+	try_all_places();
+}
+
 int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
 		nth_fault_test(memory_that_is_short_costs_rails_only),
+		nth_fault_test(nor_do_joins_cost_more),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

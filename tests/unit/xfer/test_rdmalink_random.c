@@ -304,10 +304,12 @@ begin(void)
 		.bytes = BLOCKS * BLOCK,
 		.is_flat = upto(1),
 	};
+	unsigned joined = upto(2) ? 0 : (unsigned)upto(15);
 	unsigned i, b;
 
 	for (i = 0; i < RAILRIG_PORTS; i++)
 		o.gbps[i] = upto(1) ? 100 : 25;
+	o.no_ip[0] = o.no_ip[1] = joined;
 	railrig_open(&o);
 	railrig_connect();
 	n_trials = 0;
