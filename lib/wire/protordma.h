@@ -85,7 +85,8 @@ struct kv_qpjoin {
 	uint8_t zero[3];
 };
 
-/* What has become of a queue pair that was joined. */
+/* What has become of a queue pair that was joined; of any, when the port of one
+ * end has gone down. */
 struct kv_qpstate {
 	struct kv_le32 qp;
 	uint8_t status; /* enum kv_status: 0: it is ready, as who dialled says;

@@ -213,16 +213,22 @@ end_say(struct kv_conn *c, enum kv_msg_type type, const struct kv_qpjoin *end)
 	return 0;
 }
 
-static void
-state_say(const struct kv_rdmajoin *j, enum kv_status status)
+void
+kv_rdmajoin_say(struct kv_conn *c, struct kv_le32 qp, enum kv_status status)
 {
-	struct kv_qpstate *body = kv_conn_begin(j->o.c, KV_MSG_QPSTATE, 0, 0);
+	struct kv_qpstate *body = kv_conn_begin(c, KV_MSG_QPSTATE, 0, 0);
 
 	if (!body)
 		return;
-	body->qp = j->near.qp;
+	body->qp = qp;
 	body->status = (uint8_t)status;
-	kv_conn_end(j->o.c);
+	kv_conn_end(c);
+}
+
+static void
+state_say(const struct kv_rdmajoin *j, enum kv_status status)
+{
+	kv_rdmajoin_say(j->o.c, j->near.qp, status);
 }
 
 void

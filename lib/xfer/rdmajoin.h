@@ -16,6 +16,7 @@
  * it first says so, QPSTATE.
  */
 
+#include "base/status.h"
 #include "event/loop.h"
 #include "net/conn.h"
 #include "wire/protordma.h"
@@ -51,6 +52,10 @@ struct kv_rdmajoin *kv_rdmajoin_accept(const struct kv_rdmajoin_opts *o,
 /* Instead: why is -errno. */
 void kv_rdmajoin_refuse(struct kv_conn *c, const struct kv_qpjoin *far,
 			int why);
+
+/* Says to the other side what has become of a queue pair, joined or not. */
+void kv_rdmajoin_say(struct kv_conn *c, struct kv_le32 qp,
+		     enum kv_status status);
 
 /* QPJOIN_R and QPSTATE of it have come. False: the peer breaks the protocol. */
 bool kv_rdmajoin_answer(struct kv_rdmajoin *j, const struct kv_qpjoin *far);

@@ -182,6 +182,16 @@ kv_rdmarail_drop(struct kv_rdmaslot *s, int why)
 	dead(s);
 }
 
+/* The other side hears by the connection what does not pass that port. */
+static void
+port_drop(struct kv_rdmaslot *s, int why)
+{
+	if (s->conn)
+		kv_rdmajoin_say(s->l->c, kv_le32(s->id),
+				kv_status_from_errno(why));
+	kv_rdmarail_drop(s, why);
+}
+
 void
 kv_rdmarail_port_lost(struct kv_rdmalink *l, unsigned port, int why)
 {
@@ -191,7 +201,7 @@ kv_rdmarail_port_lost(struct kv_rdmalink *l, unsigned port, int why)
 	for (rail = l->rails; rail < l->rails + l->n_rails; rail++) {
 		bits = rail->near == port ? rail->slots : 0;
 		while (bits)
-			kv_rdmarail_drop(l->slots[kv_rdmalink_pop(&bits)], why);
+			port_drop(l->slots[kv_rdmalink_pop(&bits)], why);
 	}
 }
 

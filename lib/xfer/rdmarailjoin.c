@@ -113,11 +113,15 @@ on_answer(struct kv_rdmalink *l, const struct kv_qpjoin *q)
 static bool
 on_state(struct kv_rdmalink *l, const struct kv_qpstate *q)
 {
-	struct kv_rdmajoin *j = find(l, q->qp);
+	struct kv_rdmaslot *s = kv_rdmarail_find(l, kv_get32(q->qp));
 
 	if (q->zero[0] || q->zero[1] || q->zero[2])
 		return false;
-	return !j || kv_rdmajoin_state(j, q->status);
+	if (s && s->join)
+		return kv_rdmajoin_state(s->join, q->status);
+	if (s && s->conn && q->status != 0)
+		kv_rdmarail_drop(s, -ECONNRESET);
+	return true;
 }
 
 bool

@@ -130,12 +130,12 @@ the_other_side_is_told(void **state)
 	a_port_goes_down(1, 0, SOON_MS);
 }
 
-/* Who moves there sees that nothing is answered. */
 static void
-of_who_dials_it_is_noticed(void **state)
+of_who_dials_it_is_told_as_well(void **state)
 {
 	(void)state;
-	a_port_goes_down(0, 1, 1500);
+	a_port_goes_down(0, 0, SOON_MS);
+	a_port_goes_down(0, 1, SOON_MS);
 }
 
 static void
@@ -292,7 +292,7 @@ main(void)
 	const struct CMUnitTest tests[] = {
 		WITH_TWO(a_port_that_goes_down_costs_milliseconds),
 		WITH_TWO(the_other_side_is_told),
-		WITH_TWO(of_who_dials_it_is_noticed),
+		WITH_TWO(of_who_dials_it_is_told_as_well),
 		WITH_TWO(and_is_told_once),
 		cmocka_unit_test_setup_teardown(the_only_port_goes_and_comes,
 						setup_one, teardown),
