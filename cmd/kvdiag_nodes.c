@@ -178,12 +178,17 @@ print_link(struct kv_out *out, const struct kv_link_info *link)
 	kv_out_string(out, "node", link->name);
 	kv_out_string(out, "address", link->addr);
 	kv_out_string(out, "path", *link->path ? link->path : NULL);
+	if (link->rails)
+		kv_out_u64(out, "rails", link->rails);
+	else
+		kv_out_none(out, "rails");
 	if (is_up)
 		kv_out_duration(out, "round_trip_s", link->round_trip_ns);
 	else
 		kv_out_none(out, "round_trip_s");
 	kv_out_string(out, "status",
 		      is_up ? "ok" : kv_status_text(link->status));
+	kv_out_string(out, "why", *link->why ? link->why : NULL);
 	kv_out_end(out, KV_OUT_ROW);
 	return is_up ? 0 : 1;
 }

@@ -339,6 +339,8 @@ struct kv_link_info {
 	char path[8];           /* "shm": that of this host, "rdma", "tcp" */
 	int status;             /* 0, or why it cannot be reached */
 	uint64_t round_trip_ns; /* of a question and its answer */
+	uint32_t rails;         /* "rdma": pairs of ports that work now */
+	char why[256];          /* "tcp": why not "rdma", for people */
 };
 
 /* Asks each node whether it is there: two seconds at most for 32 of them. Fills

@@ -62,7 +62,9 @@ visit_answered(struct kv_call *call, int status, const struct kv_msg *msg)
 	struct visit *v = KV_CONTAINER_OF(call, struct visit, call);
 
 	v->info->round_trip_ns = now_ns() - v->asked_ns;
-	if (kv_link_rails(v->to) > 0)
+	v->info->rails = kv_link_rails(v->to);
+	kv_link_rails_why(v->to, v->info->why, sizeof(v->info->why));
+	if (v->info->rails > 0)
 		snprintf(v->info->path, sizeof(v->info->path), "rdma");
 	if (status < 0)
 		visit_end(v, -kv_status_from_errno(status));

@@ -89,13 +89,14 @@ masters_complete(const char *list, char *out, size_t n, char *err,
 
 static int
 hub_open(struct kv_client *c, const struct kv_client_opts *o,
-	 const char *socket, char *err, size_t err_bytes)
+	 const char *socket, const char *no_rdma, char *err, size_t err_bytes)
 {
 	char masters[KV_HUB_MASTERS_MAX * KV_ADDR_TEXT_BYTES_MAX];
 	char local[KV_SOCKPATH_BYTES_MAX + 8];
 	struct kv_hub_opts h = {
 		.net = c->net,
 		.rdma = c->rdma,
+		.no_rdma = no_rdma,
 		.rdma_only = o->protocol == KV_PROTOCOL_RDMA,
 		.masters = has_masters(o) ? masters : NULL,
 		.local = socket[0] ? local : NULL,
@@ -316,7 +317,7 @@ static int
 parts_open(struct kv_client *c, const struct kv_client_opts *o, bool *is_guess,
 	   char *err, size_t err_bytes)
 {
-	char socket[KV_SOCKPATH_BYTES_MAX + 1], why[512];
+	char socket[KV_SOCKPATH_BYTES_MAX + 1], why[KV_HUB_WHY_BYTES + 16];
 	int rc = 0;
 
 	if (socket_choose(o, socket, sizeof(socket), is_guess) < 0)
@@ -328,7 +329,7 @@ parts_open(struct kv_client *c, const struct kv_client_opts *o, bool *is_guess,
 		return fail(-KV_ENOTSUP, err, err_bytes, "%s", why);
 	if (o->segment_bytes > 0)
 		rc = pool_open(c, o, socket, sizeof(socket), err, err_bytes);
-	return rc < 0 ? rc : hub_open(c, o, socket, err, err_bytes);
+	return rc < 0 ? rc : hub_open(c, o, socket, why, err, err_bytes);
 }
 
 static int

@@ -1,6 +1,7 @@
 #include "svc/hub.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -66,6 +67,8 @@ kv_hub_init(struct kv_hub *hub, const struct kv_hub_opts *opts)
 	}
 	hub->rdma = opts->rdma;
 	hub->rdma_only = opts->rdma_only;
+	snprintf(hub->no_rdma, sizeof(hub->no_rdma), "no RDMA here%s%s",
+		 opts->no_rdma ? ": " : "", opts->no_rdma ? opts->no_rdma : "");
 	kv_ranges_init(&hub->ranges, opts->rdma);
 	kv_list_init(&hub->views);
 	pthread_mutex_init(&hub->lock, NULL);
@@ -318,18 +321,21 @@ kv_hub_node_named(struct kv_hub *hub, const char *name, struct kv_id *boot)
 
 bool
 kv_hub_path_is_news(struct kv_hub *hub, const struct kv_id *boot,
-		    enum kv_hub_path path, struct kv_hub_node *out)
+		    enum kv_hub_path path, const char *why,
+		    struct kv_hub_node *out)
 {
 	struct kv_hub_node *n;
 	bool is_news = false;
 
 	KV_LOCKED(&hub->lock) {
 		n = node_find(hub, boot);
-		if (!n || n->path == path)
+		if (!n)
 			break;
-		is_news = true;
+		snprintf(n->why, sizeof(n->why), "%s", why);
+		is_news = n->path != path;
 		n->path = (uint8_t)path;
-		*out = *n;
+		if (is_news)
+			*out = *n;
 	}
 	return is_news;
 }

@@ -23,6 +23,7 @@
 
 #define KV_HUB_MASTERS_MAX 4
 #define KV_HUB_ADDR_BYTES  (KV_NAME_BYTES_MAX + 8)
+#define KV_HUB_WHY_BYTES   256
 
 struct kv_copier;
 struct kv_loop;
@@ -75,7 +76,8 @@ struct kv_hub_opts {
 	unsigned copy_threads; /* of one call; 0: 1 */
 	/* NULL: this process uses no RDMA. Outlives the hub. */
 	struct kv_rdma *rdma;
-	bool rdma_only; /* values go by it alone, but small ones */
+	const char *no_rdma; /* then: why not, for people; or NULL */
+	bool rdma_only;      /* values go by it alone, but small ones */
 };
 
 /* How values travel to and from a node. */
@@ -101,7 +103,8 @@ struct kv_hub_node {
 	uint8_t masters;  /* that it was told of */
 	uint8_t sessions; /* with how many of them it has one */
 	unsigned listed;  /* number of the last roll it was in; 0: none */
-	uint8_t path;     /* enum kv_hub_path, as it was told last */
+	uint8_t path;     /* enum kv_hub_path, as it was told last, and */
+	char why[KV_HUB_WHY_BYTES]; /* why by no better one */
 };
 
 /* Counters of this client. */
@@ -125,9 +128,10 @@ struct kv_hub {
 	struct kv_id boot;
 	struct kv_id host;
 	struct kv_hub_mapper mapper;
-	struct kv_copier *copier; /* NULL: callers copy alone */
-	struct kv_ranges ranges;  /* what the caller has registered */
-	struct kv_rdma *rdma;     /* NULL: there is none here */
+	struct kv_copier *copier;       /* NULL: callers copy alone */
+	struct kv_ranges ranges;        /* what the caller has registered */
+	struct kv_rdma *rdma;           /* NULL: there is none here */
+	char no_rdma[KV_HUB_WHY_BYTES]; /* then: for people */
 	bool rdma_only;
 	bool is_opening; /* what fails is told by kv_client_open() */
 	char *named;     /* masters, by the local node; NULL: none, or opened */
@@ -191,10 +195,12 @@ bool kv_hub_node(struct kv_hub *hub, const struct kv_id *boot,
 bool kv_hub_node_named(struct kv_hub *hub, const char *name,
 		       struct kv_id *boot);
 bool kv_hub_node_is_named(const struct kv_hub_node *n, const char *name);
-/* Whether that is another path to the node than the last one that was told:
- * worth a line. Fills `out` if the node is known. */
+/* How the node is reached, and why by no better path (""). Whether that is
+ * another one than the last that was told: worth a line, and `out` is filled.
+ */
 bool kv_hub_path_is_news(struct kv_hub *hub, const struct kv_id *boot,
-			 enum kv_hub_path path, struct kv_hub_node *out);
+			 enum kv_hub_path path, const char *why,
+			 struct kv_hub_node *out);
 /* The table is older than max_age_ns, or was never heard. */
 bool kv_hub_is_stale(struct kv_hub *hub, uint64_t now, uint64_t max_age_ns);
 /* A put of so many bytes went there: until the next table it has less. */

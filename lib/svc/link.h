@@ -126,6 +126,9 @@ void kv_link_fast_fail(struct kv_link *l, int status);
 
 /* Rails of the link that is up; 0: values go by TCP now. */
 unsigned kv_link_rails(const struct kv_link *l);
+/* Why there is none, for people; "" when there are some, or none would be of
+ * use. */
+void kv_link_rails_why(const struct kv_link *l, char *out, size_t n);
 
 void kv_link_rx_add(struct kv_link *l, struct kv_link_rx *rx);
 void kv_link_rx_del(struct kv_link_rx *rx);

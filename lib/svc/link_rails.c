@@ -1,4 +1,5 @@
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/attr.h"
@@ -36,7 +37,7 @@ say_rails(const struct kv_link *l, unsigned rails)
 {
 	struct kv_hub_node n;
 
-	if (kv_hub_path_is_news(l->ch->hub, &l->want, KV_HUB_PATH_RDMA, &n))
+	if (kv_hub_path_is_news(l->ch->hub, &l->want, KV_HUB_PATH_RDMA, "", &n))
 		kv_info("node %s: RDMA, %u rail%s", n.name, rails,
 			rails == 1 ? "" : "s");
 }
@@ -49,12 +50,31 @@ say_none(const struct kv_link *l, const char *why)
 	enum kv_log_level level = hub->rdma ? KV_LOG_INFO : KV_LOG_DEBUG;
 	struct kv_hub_node n;
 
-	if (!kv_hub_path_is_news(l->ch->hub, &l->want, KV_HUB_PATH_TCP, &n))
+	if (!kv_hub_path_is_news(l->ch->hub, &l->want, KV_HUB_PATH_TCP, why,
+				 &n))
 		return;
 	if (hub->rdma_only)
 		kv_warn("node %s cannot be reached by RDMA: %s", n.name, why);
 	else if (kv_log_is_on(level))
 		kv_log(level, "node %s: TCP: %s", n.name, why);
+}
+
+void
+kv_link_rails_why(const struct kv_link *l, char *out, size_t n)
+{
+	struct kv_hub *hub = l->ch->hub;
+	struct kv_hub_node node;
+	const char *why = l->rails ? kv_rdmalink_why(l->rails) : "";
+
+	*out = '\0';
+	if (l->is_local || kv_link_rails(l) > 0)
+		return;
+	if (!hub->rdma)
+		snprintf(out, n, "%s", hub->no_rdma);
+	else if (*why)
+		snprintf(out, n, "%s", why);
+	else if (kv_hub_node(hub, &l->want, &node))
+		snprintf(out, n, "%s", node.why);
 }
 
 /* ---- life ---- */
@@ -126,7 +146,7 @@ kv_link_rails_begin(struct kv_link *l, uint64_t features)
 	int rc;
 
 	if (!l->ch->hub->rdma) {
-		say_none(l, "no RDMA here");
+		say_none(l, l->ch->hub->no_rdma);
 		return false;
 	}
 	if (!(features & KV_FEATURE_RDMA)) {

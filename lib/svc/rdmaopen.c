@@ -52,14 +52,18 @@ kv_rdmaopen(enum kv_protocol protocol, const char *devices,
 
 	*out = NULL;
 	kv_mcenv_warn((const char *const *)environ);
-	if (protocol == KV_PROTOCOL_TCP)
+	if (protocol == KV_PROTOCOL_TCP) {
+		snprintf(err, err_bytes, "--protocol=tcp");
 		return 0;
+	}
 	*out = kv_rdma_open(&o, why, sizeof(why));
 	if (*out) {
+		snprintf(err, err_bytes, "%s", "");
 		say_found(*out);
 		return 0;
 	}
 	rc = -errno;
+	snprintf(err, err_bytes, "%s", why);
 	if (protocol == KV_PROTOCOL_RDMA) {
 		snprintf(err, err_bytes, "no RDMA: %s", why);
 		return rc;

@@ -11,7 +11,8 @@ struct kv_rdma;
  * What this process is to have of RDMA, by what was chosen (devices: NULL or
  * "": all). *out: NULL when there is none or none is wanted; a line in the log
  * says what was found, or why it was not, but for machines that have no device.
- * 0, or -errno with "what is wrong; what to do" in err when it must have some.
+ * 0, and if there is none the reason in err (else ""); or -errno with "what is
+ * wrong; what to do" in err when it must have some.
  */
 int kv_rdmaopen(enum kv_protocol protocol, const char *devices,
 		struct kv_rdma **out, char *err, size_t err_bytes);

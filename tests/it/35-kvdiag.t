@@ -111,8 +111,13 @@ ok 'links' kvdiag $A --json links
 is "$(value n)" 2 'two'
 is "$(printf '%s\n' "$(value 0 path)" "$(value 1 path)" | sort | xargs)" \
 	'shm tcp' 'one of this host, one not'
+is "$(grep -c '"why": "no RDMA here: ' out)" 1 'where it says why not by RDMA'
+is "$(grep -c '"rails": null' out)" 2 'without rails'
 is "$(value 0 status) $(value 1 status)" 'ok ok' 'both work'
 ok 'links as text' kvdiag $M links
+like "$(cat out)" ' no RDMA here: ' 'say why, too'
+ok 'links of who wants no RDMA' kvdiag $M --protocol=tcp links
+like "$(cat out)" ' no RDMA here: --protocol=tcp' 'say that'
 
 # A node that does not answer: whoever asks it sees that, and a get that fails
 # makes the master look.

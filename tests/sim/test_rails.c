@@ -341,6 +341,66 @@ enum {
 	MANY_PARTS = 250,
 };
 
+/* ---- what people are told ---- */
+
+static const char *
+why(void)
+{
+	static char text[KV_HUB_WHY_BYTES];
+
+	kv_link_rails_why(railcall_link(), text, sizeof(text));
+	return text;
+}
+
+static void
+expect_path(enum kv_hub_path path)
+{
+	struct kv_hub_node n;
+
+	assert_true(kv_hub_node(&far->hub, &railcall_link()->want, &n));
+	assert_int_equal(n.path, path);
+}
+
+static void
+people_are_told_why_not(void **state)
+{
+	(void)state;
+	railcall_begin(2, 1);
+	railcall_give("k", MIB);
+	assert_true(railcall_get_value("k", MIB, true));
+	expect_path(KV_HUB_PATH_RDMA);
+	assert_string_equal(why(), "");
+	railcall_cut(0, 1, true);
+	railcall_get_value("k", MIB, true);
+	assert_int_equal(kv_link_rails(railcall_link()), 1);
+	assert_string_equal(why(), "");
+	railcall_cut(1, 1, true);
+	railcall_get_value("k", MIB, true);
+	assert_int_equal(kv_link_rails(railcall_link()), 0);
+	assert_string_equal(why(), "no rail came up in time");
+	after(2 * KV_NS_PER_S);
+	assert_non_null(strstr(why(), ": no answer"));
+	railcall_end();
+}
+
+/* Also when there never was a rail; and later ones take that back. */
+static void
+and_when_it_is_over(void **state)
+{
+	(void)state;
+	railcall_begin(1, 1);
+	railcall_give("k", MIB);
+	railcall_cut(0, 1, true);
+	assert_false(railcall_get_value("k", MIB, true));
+	expect_path(KV_HUB_PATH_TCP);
+	assert_true(*why() != '\0');
+	railcall_cut(0, 1, false);
+	after(10 * KV_NS_PER_S);
+	assert_true(railcall_get_value("k", MIB, true));
+	assert_string_equal(why(), "");
+	railcall_end();
+}
+
 static char many_names[MANY][8];
 static struct kv_buf many_bufs[MANY][MANY_PARTS];
 static unsigned n_over;
@@ -450,6 +510,8 @@ main(void)
 		cmocka_unit_test(all_rails_are_cut),
 		cmocka_unit_test(queue_pairs_fail_in_all_ways),
 		cmocka_unit_test(rdma_alone_or_not_at_all),
+		cmocka_unit_test(people_are_told_why_not),
+		cmocka_unit_test(and_when_it_is_over),
 		cmocka_unit_test(many_keys_in_many_parts),
 	};
 
