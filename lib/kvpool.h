@@ -397,8 +397,9 @@ const char *kv_client_node_addr(struct kv_client *c);
  *   rdma	both sides have RDMA ports that reach each other: the NICs read
  *		and write, on all of them at a time. Local memory that is
  *		registered with its own engine is ready for it; other memory is
- *		registered for the call from 256 KiB on, and smaller or
- *		read-only parts go by TCP
+ *		registered for the call from 256 KiB on, and smaller parts are
+ *		copied through memory that is; what has no room there, and
+ *		large parts that are read-only, go by TCP
  *   tcp	anything else
  *
  * and "self", when peer and engine are one. The first three are done by threads

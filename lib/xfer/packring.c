@@ -172,6 +172,15 @@ kv_packring_take(struct kv_packring *r, size_t bytes,
 }
 
 void
+kv_packring_cut(struct kv_packring_span *s, size_t bytes)
+{
+	bytes = kv_round_up_u64(bytes, LINE_BYTES);
+	assert(bytes > 0 && bytes <= s->bytes);
+	KV_LOCKED(&s->from->lock)
+		s->bytes = bytes;
+}
+
+void
 kv_packring_give(struct kv_packring_span *s)
 {
 	struct kv_packring *r = s->from;

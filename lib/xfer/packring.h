@@ -67,6 +67,8 @@ long kv_packring_begin(struct kv_packring *r);
 /* So many bytes, > 0; false: it has no room now. */
 bool kv_packring_take(struct kv_packring *r, size_t bytes,
 		      struct kv_packring_span *s);
+/* Less will do: at least a byte, and no more than it has. */
+void kv_packring_cut(struct kv_packring_span *s, size_t bytes);
 /* No NIC reaches it any more. Harmless when none is taken. */
 void kv_packring_give(struct kv_packring_span *s);
 

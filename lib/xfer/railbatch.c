@@ -4,6 +4,7 @@
 
 #include "base/fault.h"
 #include "base/num.h"
+#include "xfer/railbatchcore.h"
 #include "xfer/rdmaregion.h"
 #include "xfer/region.h"
 #include "xfer/regtable.h"
@@ -12,15 +13,17 @@
 #define OTHER_BYTES (UINT64_C(64) << 20)
 
 struct kv_railbatch *
-kv_railbatch_new(struct kv_region_set *own)
+kv_railbatch_new(struct kv_region_set *own, enum kv_engine_op op)
 {
 	struct kv_railbatch *b = KV_FAULT_POINT() ? NULL : malloc(sizeof(*b));
 
 	if (!b)
 		return NULL;
 	b->own = own;
-	b->bytes = b->other = 0;
-	b->n_near = b->n_far = b->n_holds = b->n_made = 0;
+	b->op = op;
+	b->n_holds = b->n_made = 0;
+	b->span.from = NULL;
+	kv_railbatch_release(b);
 	return b;
 }
 
@@ -31,8 +34,11 @@ kv_railbatch_release(struct kv_railbatch *b)
 		kv_region_let_go(b->own, b->holds[--b->n_holds]);
 	while (b->n_made > 0)
 		kv_rdmaregion_free(b->made[--b->n_made].nic);
+	kv_packring_give(&b->span);
 	b->bytes = b->other = 0;
-	b->n_near = b->n_far = 0;
+	b->n_near = b->n_far = b->n_packed = 0;
+	b->used = b->known = 0;
+	b->no_ring = false;
 }
 
 void
@@ -79,12 +85,20 @@ row_of(const struct kv_regtable *table, struct kv_slice_cursor c, uint64_t max)
 struct source {
 	const struct kv_rdmaregion *nic;
 	uint64_t addr, len;
+	bool is_packed;
+	uint64_t off; /* of addr, in what the NIC knows */
 };
 
 static struct source
 source_of(const struct kv_region *r)
 {
-	return (struct source){ r->nic, r->addr, r->len };
+	return (struct source){ .nic = r->nic, .addr = r->addr, .len = r->len };
+}
+
+static struct source
+source_made(const struct kv_railbatch_made *m)
+{
+	return (struct source){ .nic = m->nic, .addr = m->addr, .len = m->len };
 }
 
 /* What the last piece was in; pieces often are in the same. */
@@ -99,7 +113,7 @@ find_last(const struct kv_railbatch *b, uint64_t addr, struct source *out)
 	if (b->n_made > 0) {
 		const struct kv_railbatch_made *m = &b->made[b->n_made - 1];
 
-		*out = (struct source){ m->nic, m->addr, m->len };
+		*out = source_made(m);
 		if (addr - out->addr < out->len)
 			return true;
 	}
@@ -112,15 +126,32 @@ enum found {
 	OTHER, /* not for NICs: b->other bytes */
 };
 
-/* Memory that is in no region. */
+/* From there on what is known to be wanted so, as far as it has room. */
+static bool
+pack(struct kv_railbatch *b, const char *local, uint64_t left,
+     struct source *out)
+{
+	const struct kv_packring *ring = &b->own->ring;
+	uint64_t room = kv_railbatch_pack_room(b, left);
+
+	if (room == 0)
+		return false;
+	*out = (struct source){
+		.nic = ring->region,
+		.addr = (uintptr_t)local,
+		.len = kv_min_u64(room, b->known),
+		.is_packed = true,
+		.off = (uint64_t)(b->span.at - ring->base) + b->used,
+	};
+	return true;
+}
+
+/* A row that is in no region, of which `row` bytes come next. */
 static enum found
 make(struct kv_railbatch *b, char *local, uint64_t row, struct source *out)
 {
 	struct kv_railbatch_made *m;
 
-	b->other = row;
-	if (row < KV_RAILBATCH_REGISTER_BYTES)
-		return OTHER;
 	/* What is left over must be worth it, too. */
 	if (row > KV_RAILBATCH_BYTES_MAX)
 		row = KV_RAILBATCH_BYTES_MAX - KV_RAILBATCH_REGISTER_BYTES;
@@ -135,17 +166,41 @@ make(struct kv_railbatch *b, char *local, uint64_t row, struct source *out)
 	if (!m->nic)
 		return OTHER;
 	b->n_made++;
-	*out = (struct source){ m->nic, m->addr, m->len };
+	*out = source_made(m);
 	return FOUND;
+}
+
+/* Memory that is in no region, up to `max` bytes from the cursor on. */
+static enum found
+find_loose(struct kv_railbatch *b, const struct kv_regtable *table,
+	   const struct kv_slice_cursor *c, char *local, uint64_t max,
+	   struct source *out)
+{
+	uint64_t row;
+
+	max = kv_min_u64(max, 2 * (uint64_t)KV_RAILBATCH_BYTES_MAX);
+	row = row_of(table, *c, max);
+	b->other = row;
+	if (row >= KV_RAILBATCH_REGISTER_BYTES)
+		return make(b, local, row, out);
+	b->known = row;
+	b->packs = true;
+	if (pack(b, local, c->left, out))
+		return FOUND;
+	return b->used > 0 ? FULL : OTHER;
 }
 
 static enum found
 find_near(struct kv_railbatch *b, const struct kv_regtable *table,
-	  const struct kv_slice_cursor *c, char *local, struct source *out)
+	  const struct kv_slice_cursor *c, const struct kv_slice_piece *p,
+	  struct source *out)
 {
-	uint64_t addr = (uintptr_t)local, bytes;
+	uint64_t addr = (uintptr_t)p->local, bytes;
 	struct kv_region *r;
 
+	if (kv_railbatch_pack_is_wanted(b, table, c, p) &&
+	    pack(b, p->local, c->left, out))
+		return FOUND;
 	if (find_last(b, addr, out))
 		return FOUND;
 	if (b->n_holds == KV_RAILBATCH_HOLDS_MAX)
@@ -156,8 +211,7 @@ find_near(struct kv_railbatch *b, const struct kv_regtable *table,
 		*out = source_of(r);
 		return FOUND;
 	}
-	bytes = kv_min_u64(bytes, 2 * (uint64_t)KV_RAILBATCH_BYTES_MAX);
-	return make(b, local, row_of(table, *c, bytes), out);
+	return find_loose(b, table, c, p->local, bytes, out);
 }
 
 /* ---- the batch ---- */
@@ -190,18 +244,21 @@ add(struct kv_railbatch *b, const struct kv_slice_piece *p,
 	    b->n_far == KV_RAILBATCH_RANGES_MAX)
 		return 0;
 	/* A buffer has one range. */
-	kv_rdmaregion_near(near->nic, off, len, &own, 1);
+	kv_rdmaregion_near(near->nic, near->off + off, len, &own, 1);
 	far.len = len;
 	add_range(b->near, &b->n_near, &own);
 	add_range(b->far, &b->n_far, &far);
+	if (near->is_packed)
+		kv_railbatch_pack_add(b, p->local, len);
+	b->known -= kv_min_u64(b->known, len);
 	b->bytes += len;
 	return len;
 }
 
 /* Whether NICs can have it after all is not asked: they can, or its memory is
- * in no region and fills a small row. */
+ * in no region and fills a small row for which there is no ring. */
 static bool
-is_other(const struct kv_railbatch *b, const struct kv_regtable *table,
+is_other(struct kv_railbatch *b, const struct kv_regtable *table,
 	 const struct kv_slice_cursor *c, struct kv_slice_piece *p)
 {
 	struct kv_region *r;
@@ -216,7 +273,8 @@ is_other(const struct kv_railbatch *b, const struct kv_regtable *table,
 	}
 	p->len = row_of(table, *c,
 			kv_min_u64(bytes, KV_RAILBATCH_REGISTER_BYTES));
-	return p->len < KV_RAILBATCH_REGISTER_BYTES;
+	return p->len < KV_RAILBATCH_REGISTER_BYTES &&
+	       !kv_railbatch_pack_is_of_use(b);
 }
 
 /* What comes behind the first of it. */
@@ -248,13 +306,14 @@ kv_railbatch_fill(struct kv_railbatch *b, const struct kv_regtable *table,
 
 		b->other = p.path == KV_SLICE_TCP ? p.len : 0;
 		if (p.path != KV_SLICE_RDMA ||
-		    find_near(b, table, c, p.local, &near) != FOUND)
+		    find_near(b, table, c, &p, &near) != FOUND)
 			break;
 		len = add(b, &p, &near);
 		if (len == 0)
 			break;
 		kv_slice_skip(c, len);
 	}
+	kv_railbatch_pack_end(b);
 	if (b->bytes == 0 && b->other > 0)
 		look_for_other(b, table, *c);
 }

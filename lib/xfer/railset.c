@@ -183,12 +183,12 @@ on_done(struct kv_rdmaxfer *x, int status)
 }
 
 static void
-start(struct kv_railset *s, enum kv_engine_op op, const struct kv_railbatch *b)
+start(struct kv_railset *s, const struct kv_railbatch *b)
 {
 	s->is_over = false;
 	s->xfer = (struct kv_rdmaxfer){
-		.kind = op == KV_ENGINE_READ ? KV_RDMAXFER_READ
-					     : KV_RDMAXFER_WRITE_ALONE,
+		.kind = b->op == KV_ENGINE_READ ? KV_RDMAXFER_READ
+						: KV_RDMAXFER_WRITE_ALONE,
 		.near = b->near,
 		.far = b->far,
 		.bytes = b->bytes,
@@ -220,15 +220,15 @@ outcome(struct kv_railset *s)
 }
 
 int
-kv_railset_move(struct kv_railset *s, enum kv_engine_op op,
-		const struct kv_railbatch *b, const struct kv_wait *wait)
+kv_railset_move(struct kv_railset *s, const struct kv_railbatch *b,
+		const struct kv_wait *wait)
 {
 	uint64_t patient_until = kv_wait_now(wait) + AWAITED_NS;
 	int rc = 0;
 
 	if (!s->link)
 		return s->lane.status;
-	start(s, op, b);
+	start(s, b);
 	while (rc == 0 && !s->is_over) {
 		rc = kv_wait_turn(wait, s->loop);
 		if (rc == 0 && !s->is_over &&

@@ -52,7 +52,7 @@ const char *kv_railset_why(const struct kv_railset *s);
  * waits for memory of the batch to be let go. Or as kv_tcp_move(). But for 0 no
  * memory is touched any more, as kv_railset_free() has it, which is to follow.
  */
-int kv_railset_move(struct kv_railset *s, enum kv_engine_op op,
-		    const struct kv_railbatch *b, const struct kv_wait *wait);
+int kv_railset_move(struct kv_railset *s, const struct kv_railbatch *b,
+		    const struct kv_wait *wait);
 
 #endif

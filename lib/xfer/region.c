@@ -24,6 +24,7 @@ kv_region_init(struct kv_region_set *set, struct kv_rdma *rdma)
 	pthread_condattr_t attr;
 
 	*set = (struct kv_region_set){ .rdma = rdma };
+	kv_packring_init(&set->ring, rdma, KV_RDMAREGION_NEAR);
 	pthread_mutex_init(&set->lock, NULL);
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
@@ -58,6 +59,7 @@ kv_region_fini(struct kv_region_set *set)
 		region_free(set->by_addr[i]);
 	free(set->by_addr);
 	free(set->by_handle);
+	kv_packring_fini(&set->ring);
 	pthread_cond_destroy(&set->idle);
 	pthread_mutex_destroy(&set->lock);
 }
@@ -195,11 +197,22 @@ why_not(int err)
 	}
 }
 
+static bool
+is_first_to_tell(struct kv_region_set *set)
+{
+	bool told = true;
+
+	KV_LOCKED(&set->lock) {
+		told = set->told;
+		set->told = true;
+	}
+	return !told;
+}
+
 /* Without the lock: it takes its time, with all pages. */
 static void
 show_nics(struct kv_region_set *set, struct kv_region *r)
 {
-	bool told = true;
 	int err;
 
 	if (!set->rdma)
@@ -209,14 +222,22 @@ show_nics(struct kv_region_set *set, struct kv_region *r)
 	if (r->nic)
 		return;
 	err = errno;
-	KV_LOCKED(&set->lock) {
-		told = set->told;
-		set->told = true;
-	}
-	if (!told)
+	if (is_first_to_tell(set))
 		kv_warn("engine: memory of %ju bytes is reached by TCP, not by "
 			"RDMA: %s",
 			(uintmax_t)r->len, why_not(err));
+}
+
+uint64_t
+kv_region_ring_begin(struct kv_region_set *set)
+{
+	long max = kv_packring_begin(&set->ring);
+
+	if (max < 0 && is_first_to_tell(set))
+		kv_warn("engine: small memory that is not registered goes by "
+			"TCP, not by RDMA: %s",
+			why_not((int)-max));
+	return max > 0 ? (uint64_t)max : 0;
 }
 
 static struct kv_region *

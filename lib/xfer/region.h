@@ -15,6 +15,7 @@
 #include <sys/uio.h>
 
 #include "wire/proto.h"
+#include "xfer/packring.h"
 
 struct kv_rdma;
 struct kv_rdmaregion;
@@ -41,8 +42,10 @@ struct kv_region_set {
 	struct kv_region **by_handle; /* those not dying, oldest first */
 	size_t n_addr, n_handle, cap;
 	uint64_t last_handle;
-	struct kv_rdma *rdma; /* NULL: none */
-	bool told;            /* that NICs do not take a region */
+	struct kv_rdma *rdma;    /* NULL: none */
+	bool told;               /* that NICs do not take a region */
+	struct kv_packring ring; /* for memory that is in none; this side's
+				  * work alone touches it */
 };
 
 void kv_region_init(struct kv_region_set *set, struct kv_rdma *rdma);
@@ -106,6 +109,10 @@ struct kv_region *kv_region_hold_near(struct kv_region_set *set, uint64_t addr,
 void kv_region_let_go(struct kv_region_set *set, struct kv_region *r);
 /* Whoever ends it waits for its holders. */
 bool kv_region_is_dying(struct kv_region_set *set, const struct kv_region *r);
+
+/* How long a span of the ring may be, as kv_packring_begin(); 0: there is none.
+ * A line in the log says once why. */
+uint64_t kv_region_ring_begin(struct kv_region_set *set);
 
 /*
  * The tail of REGIONS_R: writes the records, oldest first, as many as fit into

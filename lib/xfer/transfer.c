@@ -188,7 +188,7 @@ move_batch(struct share *s)
 		if (rc)
 			return rc;
 	}
-	rc = kv_railset_move(s->rails, s->t->op, s->batch, &s->t->wait);
+	rc = kv_railset_move(s->rails, s->batch, &s->t->wait);
 	if (rc) {
 		rc = fall_back(s, rc);
 		kv_railset_free(s->rails);
@@ -205,7 +205,7 @@ send_rails(struct share *s)
 	int rc;
 
 	if (!s->batch)
-		s->batch = kv_railbatch_new(s->t->own);
+		s->batch = kv_railbatch_new(s->t->own, s->t->op);
 	if (!s->batch)
 		return -ENOMEM;
 	kv_railbatch_fill(s->batch, s->table, &next);
@@ -214,6 +214,8 @@ send_rails(struct share *s)
 		return 0;
 	}
 	rc = move_batch(s);
+	if (rc == 0)
+		kv_railbatch_unpack(s->batch);
 	kv_railbatch_release(s->batch);
 	if (rc == 0)
 		s->cursor = next;

@@ -161,7 +161,7 @@ open_world(unsigned near_ports, unsigned far_ports)
 	assert_non_null(rh.rails);
 	kv_railset_greet(rh.rails, rh.pair.stream[0],
 			 rh.pair.clock.ns + KV_NS_PER_S);
-	rh.batch = kv_railbatch_new(&rh.near.regions);
+	rh.batch = kv_railbatch_new(&rh.near.regions, KV_ENGINE_WRITE);
 	assert_non_null(rh.batch);
 	set_table();
 	return 0;

@@ -1,4 +1,5 @@
-/* What of a transfer NICs move, and what is left to TCP. */
+/* What of a transfer NICs move, and what is left to TCP where there is no ring;
+ * test_railpack.c has what goes through that. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,200 +7,67 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "hcahost.h"
-#include "kvpool.h"
+#include "base/log.h"
+#include "railfill.h"
 #include "test.h"
-#include "xfer/railbatch.h"
-#include "xfer/rdmaregion.h"
-#include "xfer/region.h"
-#include "xfer/regtable.h"
-
-enum {
-	FAR = 1 << 20, /* address of the peer's first region */
-	FAR_BYTES = 1 << 30,
-	BIG = (int)KV_RAILBATCH_REGISTER_BYTES,
-	LOCAL_BYTES = 4 << 20,
-};
-
-static char *local; /* pages of its own */
-static struct kv_region_set set;
-static struct kv_rdma *rdma;
-static struct kv_regtable *table;
-static struct kv_railbatch *batch;
-static unsigned registered;
-static bool refuses;
-
-static struct ibv_mr *
-count_reg(struct ibv_pd *pd, void *addr, size_t bytes, int access)
-{
-	struct ibv_mr *mr;
-
-	errno = ENOMEM;
-	mr = refuses ? NULL : hcahost_real->reg_mr(pd, addr, bytes, access);
-	registered += mr != NULL;
-	return mr;
-}
-
-static int
-count_dereg(struct ibv_mr *mr)
-{
-	registered--;
-	return hcahost_real->dereg_mr(mr);
-}
-
-/* Three regions of the peer: with keys, mapped, and without keys. */
-static struct kv_regtable *
-table_new(void)
-{
-	static struct kv_rdmamem mem = { .addr = FAR, .len = FAR_BYTES };
-	static char map[1];
-	struct kv_regtable *t =
-		calloc(1, sizeof(*t) + 3 * sizeof(t->entries[0]));
-
-	t->refs = 1;
-	t->n = 3;
-	t->ports = 1;
-	for (uint64_t i = 0; i < 3; i++)
-		t->entries[i] = (struct kv_regtable_entry){
-			.addr = FAR + i * FAR_BYTES,
-			.len = FAR_BYTES,
-			.handle = i + 1,
-		};
-	t->entries[0].mem = &mem;
-	t->entries[1].map = (void *)map;
-	return t;
-}
 
 static int
 set_up(void **state)
 {
-	struct kv_rdma_opts o = { .verbs = &hcahost_v, .addrs = hcahost_addrs };
-	char err[KV_RDMADEV_WHY_BYTES];
-
-	(void)state;
-	hcahost_open();
-	hcahost_v.reg_mr = count_reg;
-	hcahost_v.reg_mr_iova2 = NULL;
-	hcahost_v.dereg_mr = count_dereg;
-	rdma = kv_rdma_open(&o, err, sizeof(err));
-	assert_non_null(rdma);
-	refuses = false;
-	kv_region_init(&set, rdma);
-	local = mmap(NULL, LOCAL_BYTES, PROT_READ | PROT_WRITE,
-		     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	assert_ptr_not_equal(local, MAP_FAILED);
-	table = table_new();
-	batch = kv_railbatch_new(&set);
-	assert_non_null(batch);
+	railfill_set_up(state);
+	railfill_no_ring = true;
+	kv_log_set_level(KV_LOG_ERR);
 	return 0;
-}
-
-static int
-tear_down(void **state)
-{
-	(void)state;
-	kv_railbatch_free(batch);
-	free(table);
-	for (size_t i = 0; i < set.n_addr; i++)
-		assert_int_equal(set.by_addr[i]->users, 0);
-	kv_region_fini(&set);
-	assert_int_equal(registered, 0);
-	munmap(local, LOCAL_BYTES);
-	kv_rdma_close(rdma);
-	hcahost_close();
-	return 0;
-}
-
-static void
-add_region(size_t at, size_t len)
-{
-	assert_int_equal(kv_region_add(&set, local + at, len, NULL), 0);
-}
-
-static struct kv_xfer_item
-item(size_t at, uint64_t far, size_t len)
-{
-	return (struct kv_xfer_item){ local + at, FAR + far, len };
-}
-
-static struct kv_slice_cursor
-cursor_of(const struct kv_xfer_item *items, size_t n)
-{
-	struct kv_slice_cursor c = { .item = items };
-
-	for (size_t i = 0; i < n; i++)
-		c.left += items[i].len;
-	return c;
-}
-
-static uint64_t
-sum(const struct kv_rdmarange *r, unsigned n)
-{
-	uint64_t bytes = 0;
-
-	for (unsigned i = 0; i < n; i++)
-		bytes += r[i].len;
-	return bytes;
-}
-
-/* Fills it; so many bytes are for NICs, or so many for TCP. */
-static void
-expect(struct kv_slice_cursor *c, uint64_t bytes, uint64_t other)
-{
-	uint64_t left = c->left;
-
-	kv_railbatch_fill(batch, table, c);
-	assert_int_equal(batch->bytes, bytes);
-	if (bytes == 0)
-		assert_int_equal(batch->other, other);
-	assert_int_equal(c->left, left - bytes);
-	assert_int_equal(sum(batch->near, batch->n_near), bytes);
-	assert_int_equal(sum(batch->far, batch->n_far), bytes);
 }
 
 static void
 neighbours_are_joined(void **state)
 {
 	const struct kv_xfer_item items[] = {
-		item(100, 5000, 10), item(0, 9, 0),       item(110, 5010, 20),
-		item(130, 100, 30),  item(1000, 130, 40),
+		railfill_item(100, 5000, 10), railfill_item(0, 9, 0),
+		railfill_item(110, 5010, 20), railfill_item(130, 100, 30),
+		railfill_item(1000, 130, 40),
 	};
-	struct kv_slice_cursor c = cursor_of(items, 5);
+	struct kv_slice_cursor c = railfill_cursor(items, 5);
 
 	(void)state;
-	add_region(0, 2000);
-	expect(&c, 100, 0);
-	assert_int_equal(batch->n_near, 2);
-	assert_int_equal(batch->near[0].addr, (uintptr_t)local + 100);
-	assert_int_equal(batch->near[0].len, 60);
-	assert_int_equal(batch->near[1].addr, (uintptr_t)local + 1000);
-	assert_ptr_equal(batch->near[0].mem, batch->near[1].mem);
-	assert_int_equal(batch->n_far, 2);
-	assert_int_equal(batch->far[0].addr, FAR + 5000);
-	assert_int_equal(batch->far[0].len, 30);
-	assert_int_equal(batch->far[1].addr, FAR + 100);
-	assert_int_equal(batch->far[1].len, 70);
-	assert_ptr_equal(batch->far[0].mem, table->entries[0].mem);
-	assert_int_equal(set.by_addr[0]->users, 1);
+	railfill_add_region(0, 2000);
+	railfill_expect(&c, 100, 0);
+	assert_int_equal(railfill_batch->n_near, 2);
+	assert_int_equal(railfill_batch->near[0].addr,
+			 (uintptr_t)railfill_local + 100);
+	assert_int_equal(railfill_batch->near[0].len, 60);
+	assert_int_equal(railfill_batch->near[1].addr,
+			 (uintptr_t)railfill_local + 1000);
+	assert_ptr_equal(railfill_batch->near[0].mem,
+			 railfill_batch->near[1].mem);
+	assert_int_equal(railfill_batch->n_far, 2);
+	assert_int_equal(railfill_batch->far[0].addr, RAILFILL_FAR + 5000);
+	assert_int_equal(railfill_batch->far[0].len, 30);
+	assert_int_equal(railfill_batch->far[1].addr, RAILFILL_FAR + 100);
+	assert_int_equal(railfill_batch->far[1].len, 70);
+	assert_ptr_equal(railfill_batch->far[0].mem,
+			 railfill_table->entries[0].mem);
+	assert_int_equal(railfill_set.by_addr[0]->users, 1);
 }
 
 static void
 a_piece_may_cross_regions_of_our_own(void **state)
 {
-	const struct kv_xfer_item items[] = { item(500, 0, 1000) };
-	struct kv_slice_cursor c = cursor_of(items, 1);
+	const struct kv_xfer_item items[] = { railfill_item(500, 0, 1000) };
+	struct kv_slice_cursor c = railfill_cursor(items, 1);
 
 	(void)state;
-	add_region(0, 1000);
-	add_region(1000, 1000);
-	expect(&c, 1000, 0);
-	assert_int_equal(batch->n_near, 2);
-	assert_int_equal(batch->near[0].len, 500);
-	assert_int_equal(batch->n_far, 1);
-	assert_int_equal(batch->n_holds, 2);
-	kv_railbatch_release(batch);
-	assert_int_equal(batch->bytes, 0);
-	assert_int_equal(set.by_addr[0]->users, 0);
+	railfill_add_region(0, 1000);
+	railfill_add_region(1000, 1000);
+	railfill_expect(&c, 1000, 0);
+	assert_int_equal(railfill_batch->n_near, 2);
+	assert_int_equal(railfill_batch->near[0].len, 500);
+	assert_int_equal(railfill_batch->n_far, 1);
+	assert_int_equal(railfill_batch->n_holds, 2);
+	kv_railbatch_release(railfill_batch);
+	assert_int_equal(railfill_batch->bytes, 0);
+	assert_int_equal(railfill_set.by_addr[0]->users, 0);
 }
 
 /* Small pieces here and there, up to one that is registered. */
@@ -207,39 +75,40 @@ static void
 small_memory_is_left_to_tcp(void **state)
 {
 	const struct kv_xfer_item items[] = {
-		item(0, 0, 1000),
-		item(5000, 1000, 2000),
-		item(9000, 5ll * FAR_BYTES / 2, 3000), /* without keys */
-		item(100000, 9000, 500),
-		item(20000, 20000, 700),
+		railfill_item(0, 0, 1000),
+		railfill_item(5000, 1000, 2000),
+		railfill_item(9000, 5ll * RAILFILL_FAR_BYTES / 2,
+			      3000), /* without keys */
+		railfill_item(100000, 9000, 500),
+		railfill_item(20000, 20000, 700),
 	};
-	struct kv_slice_cursor c = cursor_of(items, 5);
+	struct kv_slice_cursor c = railfill_cursor(items, 5);
 
 	(void)state;
-	add_region(100000, 1000);
-	expect(&c, 0, 6000);
+	railfill_add_region(100000, 1000);
+	railfill_expect(&c, 0, 6000);
 	kv_slice_skip(&c, 6000);
-	expect(&c, 500, 0);
-	kv_railbatch_release(batch);
-	expect(&c, 0, 700);
+	railfill_expect(&c, 500, 0);
+	kv_railbatch_release(railfill_batch);
+	railfill_expect(&c, 0, 700);
 }
 
 static void
 mapped_memory_is_for_nobody_here(void **state)
 {
 	const struct kv_xfer_item items[] = {
-		item(0, 1000, 10),
-		item(10, FAR_BYTES + 5, 10),
-		item(20, 0, 10),
+		railfill_item(0, 1000, 10),
+		railfill_item(10, RAILFILL_FAR_BYTES + 5, 10),
+		railfill_item(20, 0, 10),
 	};
-	struct kv_slice_cursor c = cursor_of(items, 3);
+	struct kv_slice_cursor c = railfill_cursor(items, 3);
 
 	(void)state;
-	expect(&c, 0, 10);
+	railfill_expect(&c, 0, 10);
 	kv_slice_skip(&c, 10);
-	expect(&c, 0, 0);
+	railfill_expect(&c, 0, 0);
 	kv_slice_skip(&c, 10);
-	expect(&c, 0, 10);
+	railfill_expect(&c, 0, 10);
 }
 
 /* Items that touch count together. */
@@ -247,57 +116,60 @@ static void
 large_memory_is_registered_for_the_batch(void **state)
 {
 	const struct kv_xfer_item items[] = {
-		item(4096, 9000, BIG / 2),
-		item(4096 + BIG / 2, 500000, BIG / 2),
-		item(2 << 20, 0, BIG - 1),
+		railfill_item(4096, 9000, RAILFILL_BIG / 2),
+		railfill_item(4096 + RAILFILL_BIG / 2, 500000,
+			      RAILFILL_BIG / 2),
+		railfill_item(2 << 20, 0, RAILFILL_BIG - 1),
 	};
-	struct kv_slice_cursor c = cursor_of(items, 3);
+	struct kv_slice_cursor c = railfill_cursor(items, 3);
 
 	(void)state;
-	expect(&c, BIG, 0);
-	assert_int_equal(batch->n_made, 1);
-	assert_true(registered > 0);
-	assert_int_equal(batch->n_near, 1);
-	assert_int_equal(batch->near[0].addr, (uintptr_t)local + 4096);
-	assert_int_equal(batch->n_far, 2);
-	kv_railbatch_release(batch);
-	assert_int_equal(registered, 0);
-	expect(&c, 0, BIG - 1);
-	assert_int_equal(registered, 0);
+	railfill_expect(&c, RAILFILL_BIG, 0);
+	assert_int_equal(railfill_batch->n_made, 1);
+	assert_true(railfill_registered > 0);
+	assert_int_equal(railfill_batch->n_near, 1);
+	assert_int_equal(railfill_batch->near[0].addr,
+			 (uintptr_t)railfill_local + 4096);
+	assert_int_equal(railfill_batch->n_far, 2);
+	kv_railbatch_release(railfill_batch);
+	assert_int_equal(railfill_registered, 0);
+	railfill_expect(&c, 0, RAILFILL_BIG - 1);
+	assert_int_equal(railfill_registered, 0);
 }
 
 /* It is not registered over what is a region. */
 static void
 large_memory_ends_where_a_region_begins(void **state)
 {
-	const struct kv_xfer_item items[] = { item(0, 0, 2 * BIG) };
-	struct kv_slice_cursor c = cursor_of(items, 1);
+	const struct kv_xfer_item items[] = { railfill_item(0, 0,
+							    2 * RAILFILL_BIG) };
+	struct kv_slice_cursor c = railfill_cursor(items, 1);
 
 	(void)state;
-	add_region(BIG, 100);
-	expect(&c, 2 * BIG - (BIG - 100), 0);
-	assert_int_equal(batch->n_made, 1);
-	assert_int_equal(batch->n_holds, 1);
-	kv_railbatch_release(batch);
-	expect(&c, 0, BIG - 100);
+	railfill_add_region(RAILFILL_BIG, 100);
+	railfill_expect(&c, 2 * RAILFILL_BIG - (RAILFILL_BIG - 100), 0);
+	assert_int_equal(railfill_batch->n_made, 1);
+	assert_int_equal(railfill_batch->n_holds, 1);
+	kv_railbatch_release(railfill_batch);
+	railfill_expect(&c, 0, RAILFILL_BIG - 100);
 }
 
 static void
 what_cannot_be_registered_goes_by_tcp(void **state)
 {
 	const struct kv_xfer_item items[] = {
-		item(0, 0, 2 * BIG),
-		item(2 * BIG, 2 * BIG, BIG),
-		item(3 << 20, 0, BIG),
+		railfill_item(0, 0, 2 * RAILFILL_BIG),
+		railfill_item(2 * RAILFILL_BIG, 2 * RAILFILL_BIG, RAILFILL_BIG),
+		railfill_item(3 << 20, 0, RAILFILL_BIG),
 	};
-	struct kv_slice_cursor c = cursor_of(items, 3);
+	struct kv_slice_cursor c = railfill_cursor(items, 3);
 
 	(void)state;
-	refuses = true;
-	expect(&c, 0, 3 * BIG);
-	kv_slice_skip(&c, 3 * BIG);
-	refuses = false;
-	expect(&c, BIG, 0);
+	railfill_refuses = true;
+	railfill_expect(&c, 0, 3 * RAILFILL_BIG);
+	kv_slice_skip(&c, 3 * RAILFILL_BIG);
+	railfill_refuses = false;
+	railfill_expect(&c, RAILFILL_BIG, 0);
 }
 
 /* The same two megabytes many times in a row. */
@@ -324,31 +196,31 @@ a_batch_is_bounded_and_leaves_no_crumbs(void **state)
 {
 	const size_t len = 260 << 20, max = KV_RAILBATCH_BYTES_MAX;
 	char *row = map_row(len);
-	struct kv_xfer_item items[] = { { row, FAR, max + 1000 } };
-	struct kv_xfer_item two[] = { { 0 }, { row, FAR, max } };
-	struct kv_slice_cursor c = cursor_of(items, 1);
+	struct kv_xfer_item items[] = { { row, RAILFILL_FAR, max + 1000 } };
+	struct kv_xfer_item two[] = { { 0 }, { row, RAILFILL_FAR, max } };
+	struct kv_slice_cursor c = railfill_cursor(items, 1);
 
 	(void)state;
-	expect(&c, max - BIG, 0);
-	kv_railbatch_release(batch);
-	expect(&c, BIG + 1000, 0);
-	kv_railbatch_release(batch);
+	railfill_expect(&c, max - RAILFILL_BIG, 0);
+	kv_railbatch_release(railfill_batch);
+	railfill_expect(&c, RAILFILL_BIG + 1000, 0);
+	kv_railbatch_release(railfill_batch);
 
 	/* Behind others it waits for a batch of its own. */
-	add_region(0, 1000);
-	two[0] = item(0, 0, 1000);
-	c = cursor_of(two, 2);
-	expect(&c, 1000, 0);
-	kv_railbatch_release(batch);
-	expect(&c, max, 0);
-	kv_railbatch_release(batch);
+	railfill_add_region(0, 1000);
+	two[0] = railfill_item(0, 0, 1000);
+	c = railfill_cursor(two, 2);
+	railfill_expect(&c, 1000, 0);
+	kv_railbatch_release(railfill_batch);
+	railfill_expect(&c, max, 0);
+	kv_railbatch_release(railfill_batch);
 	/* What is registered is cut anywhere. */
-	assert_int_equal(kv_region_add(&set, row, len, NULL), 0);
-	c = cursor_of(items, 1);
-	expect(&c, max, 0);
-	kv_railbatch_release(batch);
-	expect(&c, 1000, 0);
-	kv_railbatch_release(batch);
+	assert_int_equal(kv_region_add(&railfill_set, row, len, NULL), 0);
+	c = railfill_cursor(items, 1);
+	railfill_expect(&c, max, 0);
+	kv_railbatch_release(railfill_batch);
+	railfill_expect(&c, 1000, 0);
+	kv_railbatch_release(railfill_batch);
 	munmap(row, len);
 }
 
@@ -362,13 +234,13 @@ ranges_are_bounded(void **state)
 	struct kv_slice_cursor c;
 
 	(void)state;
-	add_region(0, LOCAL_BYTES);
+	railfill_add_region(0, RAILFILL_BYTES);
 	for (size_t i = 0; i < N; i++)
-		items[i] = item(8 * i, 8 * i, 1);
-	c = cursor_of(items, N);
-	expect(&c, KV_RAILBATCH_RANGES_MAX, 0);
-	kv_railbatch_release(batch);
-	expect(&c, 10, 0);
+		items[i] = railfill_item(8 * i, 8 * i, 1);
+	c = railfill_cursor(items, N);
+	railfill_expect(&c, KV_RAILBATCH_RANGES_MAX, 0);
+	kv_railbatch_release(railfill_batch);
+	railfill_expect(&c, 10, 0);
 	free(items);
 }
 
@@ -383,40 +255,43 @@ holds_are_bounded(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < N; i++) {
-		add_region(100 * i, 100);
-		items[i] = item(100 * i, 0, 1);
+		railfill_add_region(100 * i, 100);
+		items[i] = railfill_item(100 * i, 0, 1);
 	}
-	c = cursor_of(items, N);
-	expect(&c, KV_RAILBATCH_HOLDS_MAX, 0);
-	kv_railbatch_release(batch);
-	expect(&c, 10, 0);
+	c = railfill_cursor(items, N);
+	railfill_expect(&c, KV_RAILBATCH_HOLDS_MAX, 0);
+	kv_railbatch_release(railfill_batch);
+	railfill_expect(&c, 10, 0);
 }
 
 static void
 whoever_ends_a_region_is_seen(void **state)
 {
 	const struct kv_clock clock = { 0 };
-	const struct kv_xfer_item items[] = { item(0, 0, 1000),
-					      item(1000, 1000, 1000) };
-	struct kv_slice_cursor c = cursor_of(items, 2), again = c;
+	const struct kv_xfer_item items[] = { railfill_item(0, 0, 1000),
+					      railfill_item(1000, 1000, 1000) };
+	struct kv_slice_cursor c = railfill_cursor(items, 2), again = c;
 	struct kv_region *r;
 
 	(void)state;
-	add_region(0, 1000);
-	add_region(1000, 1000);
-	expect(&c, 2000, 0);
-	assert_false(kv_railbatch_is_awaited(batch));
-	assert_int_equal(
-		kv_region_begin_end(&set, local, KV_REGION_UNREGISTER, &r), 0);
-	assert_true(kv_railbatch_is_awaited(batch));
-	kv_railbatch_release(batch);
-	assert_int_equal(
-		kv_region_wait(&set, r, kv_clock_now(&clock) + KV_NS_PER_S), 0);
-	kv_region_end(&set, r, true);
-	expect(&again, 0, 1000);
+	railfill_add_region(0, 1000);
+	railfill_add_region(1000, 1000);
+	railfill_expect(&c, 2000, 0);
+	assert_false(kv_railbatch_is_awaited(railfill_batch));
+	assert_int_equal(kv_region_begin_end(&railfill_set, railfill_local,
+					     KV_REGION_UNREGISTER, &r),
+			 0);
+	assert_true(kv_railbatch_is_awaited(railfill_batch));
+	kv_railbatch_release(railfill_batch);
+	assert_int_equal(kv_region_wait(&railfill_set, r,
+					kv_clock_now(&clock) + KV_NS_PER_S),
+			 0);
+	kv_region_end(&railfill_set, r, true);
+	railfill_expect(&again, 0, 1000);
 }
 
-#define WITH_BATCH(fn) cmocka_unit_test_setup_teardown(fn, set_up, tear_down)
+#define WITH_BATCH(fn) \
+	cmocka_unit_test_setup_teardown(fn, set_up, railfill_tear_down)
 
 int
 main(void)

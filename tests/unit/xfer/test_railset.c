@@ -47,9 +47,10 @@ move_in(enum kv_engine_op op, unsigned ms)
 	struct kv_wait wait = railhosts_in_ms(ms);
 	int rc;
 
+	rh.batch->op = op;
 	kv_railbatch_fill(rh.batch, rh.table, &c);
 	assert_int_equal(rh.batch->bytes, RAILHOSTS_BYTES);
-	rc = kv_railset_move(rh.rails, op, rh.batch, &wait);
+	rc = kv_railset_move(rh.rails, rh.batch, &wait);
 	kv_railbatch_release(rh.batch);
 	return rc;
 }
@@ -96,8 +97,7 @@ pieces_keep_their_places(void **state)
 	}
 	kv_railbatch_fill(rh.batch, rh.table, &c);
 	assert_int_equal(c.left, 0);
-	assert_int_equal(
-		kv_railset_move(rh.rails, KV_ENGINE_WRITE, rh.batch, &wait), 0);
+	assert_int_equal(kv_railset_move(rh.rails, rh.batch, &wait), 0);
 	kv_railbatch_release(rh.batch);
 	for (size_t i = 0; i < N; i++)
 		assert_memory_equal(rh.far.memory + i * PIECE, items[i].local,

@@ -22,6 +22,8 @@ enum {
 	MOVES_MAX = 16,
 };
 
+static uint8_t *local, *remote;
+
 /* ---- devices ---- */
 
 struct kv_rdma {
@@ -31,6 +33,7 @@ struct kv_rdma {
 static struct {
 	unsigned opened, ports;
 	const void *unwilling; /* memory that cannot be registered */
+	bool no_ring;
 	/* Rails. */
 	unsigned made, settled, moves;
 	uint64_t bytes;         /* that they moved */
@@ -75,6 +78,8 @@ kv_rdmaregion_new(struct kv_rdma *r, void *addr, size_t bytes,
 	(void)use;
 	errno = EFAULT;
 	if (addr == fake.unwilling)
+		return NULL;
+	if (fake.no_ring && (uintptr_t)addr - (uintptr_t)local >= BYTES)
 		return NULL;
 	g = calloc(1, sizeof(*g));
 	g->mem.addr = (uintptr_t)addr;
@@ -235,14 +240,14 @@ copy(enum kv_engine_op op, const struct kv_railbatch *b)
 }
 
 int
-kv_railset_move(struct kv_railset *s, enum kv_engine_op op,
-		const struct kv_railbatch *b, const struct kv_wait *wait)
+kv_railset_move(struct kv_railset *s, const struct kv_railbatch *b,
+		const struct kv_wait *wait)
 {
 	(void)s;
 	(void)wait;
 	assert_true(fake.moves < MOVES_MAX);
 	if (fake.outcomes[fake.moves] == 0) {
-		copy(op, b);
+		copy(b->op, b);
 		fake.bytes += b->bytes;
 	}
 	return fake.outcomes[fake.moves++];
@@ -252,7 +257,6 @@ kv_railset_move(struct kv_railset *s, enum kv_engine_op op,
 
 static struct kv_engine *near, *far;
 static char addr[32];
-static uint8_t *local, *remote;
 
 static uint8_t *
 map(size_t len)
@@ -366,6 +370,7 @@ static void
 memory_of_all_kinds_in_one_call(void **state)
 {
 	(void)state;
+	fake.no_ring = true;
 	for (size_t i = 0; i < 10; i += 3)
 		register_local(i * 210000, 200000);
 	register_local(12 * 210000 + 50000, 100000);
@@ -383,12 +388,45 @@ large_memory_need_not_be_registered(void **state)
 }
 
 static void
-small_memory_goes_by_tcp(void **state)
+small_memory_goes_through_the_ring(void **state)
 {
 	(void)state;
+	for (size_t i = 0; i < 10; i += 3)
+		register_local(i * 210000, 200000);
+	register_local(12 * 210000 + 50000, 100000);
+	move_pieces(19, 200000, 10000);
+	assert_int_equal(fake.bytes, 2 * 19 * 200000);
+	assert_int_equal(fake.made, 1);
+	assert_in_range(fake.moves, 2, 6);
+}
+
+static void
+small_pieces_go_through_the_ring(void **state)
+{
+	(void)state;
+	move_pieces(900, 4000, 96);
+	assert_int_equal(fake.bytes, 2 * 900 * 4000);
+	assert_in_range(fake.moves, 4, 6);
+}
+
+static void
+small_memory_goes_by_tcp_without_a_ring(void **state)
+{
+	(void)state;
+	fake.no_ring = true;
 	move_pieces(10, BIG - 1, 4096);
 	assert_int_equal(fake.bytes, 0);
 	assert_int_equal(fake.made, 0);
+}
+
+static void
+what_is_packed_and_fails_goes_by_tcp(void **state)
+{
+	(void)state;
+	fake.outcomes[0] = 1;
+	move_pieces(10, 5000, 5000);
+	assert_int_equal(fake.bytes, 0);
+	assert_int_equal(fake.moves, 1); /* then rails are left alone */
 }
 
 static void
@@ -570,7 +608,10 @@ main(void)
 		CASE(all_goes_by_the_same_rails),
 		CASE(memory_of_all_kinds_in_one_call),
 		CASE(large_memory_need_not_be_registered),
-		CASE(small_memory_goes_by_tcp),
+		CASE(small_memory_goes_through_the_ring),
+		CASE(small_pieces_go_through_the_ring),
+		CASE(small_memory_goes_by_tcp_without_a_ring),
+		CASE(what_is_packed_and_fails_goes_by_tcp),
 		CASE(what_cannot_be_registered_goes_by_tcp),
 		CASE(what_rails_cannot_goes_by_tcp),
 		CASE(where_there_is_no_rail_it_goes_by_tcp),
