@@ -18,6 +18,7 @@
 /* gcc takes a function that only prefetches for one without any effect, and
  * drops its calls: such a one has to be inlined. */
 #define KV_INLINE       inline __attribute__((always_inline))
+#define KV_NOINLINE     __attribute__((noinline))
 #define KV_LIKELY(x)    __builtin_expect(!!(x), 1)
 #define KV_UNLIKELY(x)  __builtin_expect(!!(x), 0)
 #define KV_ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))

@@ -19,12 +19,38 @@ enum {
 	EVENTS_MAX = 64, /* acknowledged at once: that takes a lock */
 };
 
+/* ---- queue pairs ---- */
+
 static struct kv_rdmaqp *
 qp_find(const struct kv_rdmacq *c, uint32_t number)
 {
-	struct kv_htab_node *n = kv_htab_first(&c->qps, number);
+	struct kv_rdmaqp *qp = c->known[number % KV_RDMACQ_KNOWN];
+	struct kv_htab_node *n;
 
+	if (qp && qp->node.hash == number)
+		return qp;
+	n = kv_htab_first(&c->qps, number);
 	return n ? KV_CONTAINER_OF(n, struct kv_rdmaqp, node) : NULL;
+}
+
+int
+kv_rdmacq_add(struct kv_rdmacq *c, struct kv_rdmaqp *qp, uint32_t number)
+{
+	int rc = kv_htab_add(&c->qps, &qp->node, number);
+
+	if (rc == 0)
+		c->known[number % KV_RDMACQ_KNOWN] = qp;
+	return rc;
+}
+
+void
+kv_rdmacq_del(struct kv_rdmacq *c, struct kv_rdmaqp *qp)
+{
+	struct kv_rdmaqp **at = &c->known[qp->node.hash % KV_RDMACQ_KNOWN];
+
+	kv_htab_del(&c->qps, &qp->node);
+	if (*at == qp)
+		*at = NULL;
 }
 
 /* ---- receives ---- */
@@ -159,8 +185,7 @@ cq_take(struct kv_rdmacq *c)
 	}
 	for (i = 0; i < n; i++)
 		wc_take(c, &wcs[i]);
-	if (n > 0)
-		c->last_ns = kv_loop_now(c->loop);
+	c->has_come |= n > 0;
 	return n;
 }
 
@@ -178,13 +203,6 @@ cq_empty(struct kv_rdmacq *c)
 	return i < POLL_MAX;
 }
 
-void
-kv_rdmacq_poll(struct kv_rdmacq *c)
-{
-	if (!cq_empty(c))
-		kv_loop_defer(c->loop, &c->poll);
-}
-
 static void
 cq_arm(struct kv_rdmacq *c)
 {
@@ -193,35 +211,50 @@ cq_arm(struct kv_rdmacq *c)
 		kv_rdmacq_lose(c);
 }
 
+/* It is looked at again in the next turn. */
 static bool
-is_quiet(const struct kv_rdmacq *c)
+is_awake(const struct kv_rdmacq *c, uint64_t now)
 {
-	return c->is_virtual ||
-	       kv_loop_now(c->loop) - c->last_ns >= KV_LOOP_AWAKE_NS;
+	return !c->is_virtual && now - c->last_ns < KV_LOOP_AWAKE_NS;
 }
 
 /* Armed before it is looked at for the last time: what comes between the two
  * makes the channel readable. */
 static void
-poll_turn(struct kv_defer *d)
+look(struct kv_rdmacq *c, uint64_t now)
 {
-	struct kv_rdmacq *c = KV_CONTAINER_OF(d, struct kv_rdmacq, poll);
 	bool is_all;
 
-	if (!c->is_armed && !c->is_lost && is_quiet(c))
+	if (!c->is_armed && !c->is_lost && !is_awake(c, now))
 		cq_arm(c);
+	c->has_come = false;
 	is_all = cq_empty(c);
-	if (!c->is_lost && (!is_all || !is_quiet(c)))
+	if (c->has_come)
+		c->last_ns = now;
+	if (!c->is_lost && (!is_all || is_awake(c, now)))
 		kv_loop_defer(c->loop, &c->poll);
+}
+
+void
+kv_rdmacq_poll(struct kv_rdmacq *c)
+{
+	look(c, kv_loop_now(c->loop));
+}
+
+static void
+poll_turn(struct kv_defer *d)
+{
+	kv_rdmacq_poll(KV_CONTAINER_OF(d, struct kv_rdmacq, poll));
 }
 
 /* Virtual time does not go on while there is something to do. */
 void
 kv_rdmacq_wake(struct kv_rdmacq *c)
 {
+	if (c->is_lost || (c->is_virtual && c->is_armed))
+		return;
 	c->last_ns = kv_loop_now(c->loop);
-	if (!c->is_lost && !(c->is_armed && c->is_virtual))
-		kv_loop_defer(c->loop, &c->poll);
+	kv_loop_defer(c->loop, &c->poll);
 }
 
 /* There is one event for each time that it was armed. */
@@ -241,7 +274,8 @@ on_channel(struct kv_io *io, uint32_t ready)
 		v->ack_cq_events(c->cq, c->events);
 		c->events = 0;
 	}
-	kv_rdmacq_wake(c);
+	c->last_ns = kv_loop_now(c->loop);
+	look(c, c->last_ns);
 }
 
 /* ---- making ---- */

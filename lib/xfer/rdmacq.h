@@ -22,6 +22,10 @@ struct kv_rdmaqp;
  * the number of the queue pair mean anything. */
 #define KV_RDMACQ_RECEIVES_MAX 65536
 
+enum {
+	KV_RDMACQ_KNOWN = 64,
+};
+
 struct kv_rdmacq {
 	const struct kv_rdmanic *port;
 	struct kv_loop *loop;
@@ -30,17 +34,20 @@ struct kv_rdmacq {
 	struct ibv_srq *srq;
 	struct kv_io io;
 	struct kv_defer poll;
-	struct kv_htab qps; /* by number */
-	unsigned cqe;       /* room for completions, */
-	uint32_t lives;     /* of queue pairs, ever */
-	unsigned promised;  /* of which so many are the queue pairs' */
-	uint16_t *idle;     /* receives that are to be posted again */
+	struct kv_htab qps; /* by number; */
+	/* some of them by its low bits, too: most have a place here. */
+	struct kv_rdmaqp *known[KV_RDMACQ_KNOWN];
+	unsigned cqe;      /* room for completions, */
+	uint32_t lives;    /* of queue pairs, ever */
+	unsigned promised; /* of which so many are the queue pairs' */
+	uint16_t *idle;    /* receives that are to be posted again */
 	unsigned n_idle;
 	uint8_t *memory; /* of receives, recv_bytes each; or NULL */
 	unsigned recv_bytes;
 	struct kv_rdmamr mr;
 	unsigned events;  /* of the channel, not acknowledged */
 	uint64_t last_ns; /* when something came, or was posted */
+	bool has_come;    /* something, when it was looked at */
 	bool is_virtual;  /* the loop's time: it does not stay awake */
 	bool is_armed;    /* the next completion makes the channel readable */
 	bool is_lost;     /* overrun, or the device is gone: nothing comes */
@@ -61,6 +68,11 @@ struct kv_rdmacq *kv_rdmacq_new(const struct kv_rdmanic *port,
 				const struct kv_rdmacq_opts *opts);
 /* Its queue pairs are gone. NULL is fine. */
 void kv_rdmacq_free(struct kv_rdmacq *c);
+
+/* A queue pair of that number is its, or is not any more. -ENOMEM. */
+KV_MUST_CHECK int kv_rdmacq_add(struct kv_rdmacq *c, struct kv_rdmaqp *qp,
+				uint32_t number);
+void kv_rdmacq_del(struct kv_rdmacq *c, struct kv_rdmaqp *qp);
 
 /* Work was posted: it is looked at from now on. */
 void kv_rdmacq_wake(struct kv_rdmacq *c);

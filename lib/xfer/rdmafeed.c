@@ -3,6 +3,7 @@
 #include <endian.h>
 #include <errno.h>
 
+#include "base/attr.h"
 #include "base/num.h"
 #include "xfer/rdmalinkcore.h"
 
@@ -67,22 +68,23 @@ kv_rdmafeed_ports(struct kv_rdmaxfer *x)
 
 /* ---- posting ---- */
 
+/* Of one that is used. */
 static struct kv_rdmaslot *
 rail_slot(const struct kv_rdmalink *l, unsigned rail)
 {
-	struct kv_rdmaslot *s, *best = NULL;
 	uint64_t bits = l->rails[rail].up;
+	struct kv_rdmaslot *s, *best = l->slots[kv_rdmalink_pop(&bits)];
 
 	while (bits) {
 		s = l->slots[kv_rdmalink_pop(&bits)];
-		if (!best || s->busy < best->busy)
+		if (s->busy < best->busy)
 			best = s;
 	}
-	return best && best->busy < KV_RDMALINK_DEPTH ? best : NULL;
+	return best->busy < KV_RDMALINK_DEPTH ? best : NULL;
 }
 
 /* For the next slice, of at most *bytes. NULL: for now none takes one. */
-static struct kv_rdmaslot *
+static KV_INLINE struct kv_rdmaslot *
 slot_pick(const struct kv_rdmalink *l, uint32_t rails, uint64_t now,
 	  uint64_t *bytes)
 {
@@ -101,7 +103,7 @@ slot_pick(const struct kv_rdmalink *l, uint32_t rails, uint64_t now,
 	return NULL;
 }
 
-static struct kv_rdmaslice *
+static KV_INLINE struct kv_rdmaslice *
 slice_new(struct kv_rdmaslot *slot, struct kv_rdmaxfer *x, uint64_t now)
 {
 	struct kv_rdmaslice *s = slot->idle[slot->busy];
@@ -118,31 +120,53 @@ slice_new(struct kv_rdmaslot *slot, struct kv_rdmaxfer *x, uint64_t now)
 	return s;
 }
 
-static void
+static struct ibv_sge
+sge_of(const struct kv_rdmarange *r, unsigned port)
+{
+	return (struct ibv_sge){
+		.addr = r->addr,
+		.length = (uint32_t)r->len,
+		.lkey = r->mem->keys[port],
+	};
+}
+
+static KV_INLINE void
 slice_fill(struct kv_rdmaslice *s, uint64_t now)
 {
-	struct kv_rdmaslot *slot = s->slot;
-	struct kv_rdmarail *rail = slot->rail;
-	struct ibv_send_wr *wr = &s->w.wr;
 	const struct kv_rdmapart *part = &s->part;
+	unsigned i, n = part->n_near, port;
+	struct ibv_send_wr *wr = &s->w.wr;
+	struct kv_rdmaslot *slot = s->slot;
 	struct kv_rdmalink *l = slot->l;
-	unsigned i;
+	uint64_t bytes = part->far.len;
 
-	for (i = 0; i < part->n_near; i++)
-		s->sges[i] = (struct ibv_sge){
-			.addr = part->near[i].addr,
-			.length = (uint32_t)part->near[i].len,
-			.lkey = part->near[i].mem->keys[rail->near],
-		};
+	port = slot->rail->near;
+	s->sges[0] = sge_of(&part->near[0], port);
+	for (i = 1; i < n; i++)
+		s->sges[i] = sge_of(&part->near[i], port);
 	wr->opcode = s->x->kind == KV_RDMAXFER_READ ? IBV_WR_RDMA_READ
 						    : IBV_WR_RDMA_WRITE;
 	wr->sg_list = s->sges;
-	wr->num_sge = (int)part->n_near;
+	wr->num_sge = (int)n;
 	wr->wr.rdma.remote_addr = part->far.addr;
 	wr->wr.rdma.rkey = part->far.mem->keys[slot->far];
-	slot->under_way += part->far.len;
-	l->left -= part->far.len;
-	kv_rdmashare_post(&l->share, slot->at, now, part->far.len);
+	slot->under_way += bytes;
+	l->left -= bytes;
+	kv_rdmashare_post(&l->share, slot->at, now, bytes);
+}
+
+/* The first that failed and may be posted again, for nothing of it can arrive
+ * any more. */
+static struct kv_rdmaslice *
+failed_first(const struct kv_rdmalink *l, const struct kv_rdmaxfer *x)
+{
+	bool is_read = x->kind == KV_RDMAXFER_READ;
+	struct kv_rdmaslice *s;
+
+	KV_LIST_FOREACH(s, &x->again, link)
+		if (is_read || !(l->waiting & kv_rdmaslot_bit(s->slot)))
+			return s;
+	return NULL;
 }
 
 /* Puts what failed on another queue pair, once it may. False: none takes it
@@ -151,14 +175,11 @@ static bool
 feed_again(struct kv_rdmalink *l, struct kv_rdmaxfer *x, uint32_t rails,
 	   uint64_t now)
 {
-	bool is_read = x->kind == KV_RDMAXFER_READ;
-	struct kv_rdmaslice *old, *tmp, *s;
+	struct kv_rdmaslice *s, *old;
 	struct kv_rdmaslot *slot;
 	uint64_t any;
 
-	KV_LIST_FOREACH_SAFE(old, tmp, &x->again, link) {
-		if (!is_read && l->waiting & kv_rdmaslot_bit(old->slot))
-			continue;
+	while ((old = failed_first(l, x))) {
 		slot = slot_pick(l, rails, now, &any);
 		if (!slot)
 			return false;
@@ -168,6 +189,26 @@ feed_again(struct kv_rdmalink *l, struct kv_rdmaxfer *x, uint32_t rails,
 		slice_fill(s, now);
 		kv_list_del(&old->link);
 		kv_rdmamove_release(old);
+	}
+	return true;
+}
+
+/* The same of what is left. */
+static bool
+feed_rest(struct kv_rdmalink *l, struct kv_rdmaxfer *x, uint32_t rails,
+	  uint64_t now)
+{
+	struct kv_rdmaslice *s;
+	struct kv_rdmaslot *slot;
+	uint64_t bytes;
+
+	while (x->plan.left > 0) {
+		slot = slot_pick(l, rails, now, &bytes);
+		if (!slot)
+			return false;
+		s = slice_new(slot, x, now);
+		kv_rdmaplan_take(&x->plan, bytes, &s->part);
+		slice_fill(s, now);
 	}
 	return true;
 }
@@ -249,24 +290,15 @@ static bool
 feed(struct kv_rdmalink *l, struct kv_rdmaxfer *x, uint32_t rails)
 {
 	uint64_t now = kv_loop_now(l->loop);
-	struct kv_rdmaslot *slot;
-	struct kv_rdmaslice *s;
-	uint64_t bytes;
 
 	if (!rails) {
 		kv_rdmamove_abort(x, l->up ? -EACCES : -EHOSTUNREACH);
 		return true;
 	}
-	if (!feed_again(l, x, rails, now))
+	if (!kv_list_is_empty(&x->again) && !feed_again(l, x, rails, now))
 		return false;
-	while (x->plan.left > 0) {
-		slot = slot_pick(l, rails, now, &bytes);
-		if (!slot)
-			return false;
-		s = slice_new(slot, x, now);
-		kv_rdmaplan_take(&x->plan, bytes, &s->part);
-		slice_fill(s, now);
-	}
+	if (!feed_rest(l, x, rails, now))
+		return false;
 	if (kv_list_is_empty(&x->again))
 		feed_ends(l, x);
 	return true;

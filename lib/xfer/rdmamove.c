@@ -268,7 +268,7 @@ on_pump(struct kv_defer *d)
 void
 kv_rdmamove_wake(struct kv_rdmalink *l)
 {
-	if (!l->is_closing)
+	if (!l->is_closing && !l->pump.loop)
 		kv_loop_defer(l->loop, &l->pump);
 }
 

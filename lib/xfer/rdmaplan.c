@@ -44,29 +44,13 @@ near_add(struct kv_rdmapart *out, const struct kv_rdmarange *r)
 	return true;
 }
 
-/* As most are: one range here, and one there. False: it is not. */
-static bool
-take_plain(struct kv_rdmaplan *p, uint64_t n, struct kv_rdmapart *out)
-{
-	const struct kv_rdmarange *near = p->near, *far = p->far;
-
-	if (near->len - p->near_off < n || far->len - p->far_off < n)
-		return false;
-	out->far = (struct kv_rdmarange){ far->addr + p->far_off, n, far->mem };
-	out->near[0] =
-		(struct kv_rdmarange){ near->addr + p->near_off, n, near->mem };
-	out->n_near = 1;
-	p->near_off += n;
-	p->far_off += n;
-	p->left -= n;
-	return true;
-}
-
-static void
-take_pieces(struct kv_rdmaplan *p, uint64_t bytes_max, struct kv_rdmapart *out)
+void
+kv_rdmaplan_join(struct kv_rdmaplan *p, uint64_t bytes_max,
+		 struct kv_rdmapart *out)
 {
 	struct kv_rdmarange near, far;
 
+	assert(p->left > 0 && bytes_max > 0);
 	out->far.len = 0;
 	out->n_near = 0;
 	while (p->left > 0 && out->far.len < bytes_max) {
@@ -86,13 +70,4 @@ take_pieces(struct kv_rdmaplan *p, uint64_t bytes_max, struct kv_rdmapart *out)
 		p->far_off += near.len;
 		p->left -= near.len;
 	}
-}
-
-void
-kv_rdmaplan_take(struct kv_rdmaplan *p, uint64_t bytes_max,
-		 struct kv_rdmapart *out)
-{
-	assert(p->left > 0 && bytes_max > 0);
-	if (!take_plain(p, kv_min_u64(bytes_max, p->left), out))
-		take_pieces(p, bytes_max, out);
 }

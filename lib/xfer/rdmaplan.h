@@ -52,9 +52,31 @@ kv_rdmaplan_init(struct kv_rdmaplan *p, const struct kv_rdmarange *near,
 	*p = (struct kv_rdmaplan){ .near = near, .far = far, .left = bytes };
 }
 
-/* The next slice, of at most bytes_max > 0 bytes; p->left > 0. Neighbours in
- * the same memory are joined, here and there. */
-void kv_rdmaplan_take(struct kv_rdmaplan *p, uint64_t bytes_max,
+/* Of more than one range: neighbours in the same memory are joined, here and
+ * there. */
+void kv_rdmaplan_join(struct kv_rdmaplan *p, uint64_t bytes_max,
 		      struct kv_rdmapart *out);
+
+/* The next slice, of at most bytes_max > 0 bytes; p->left > 0. Most lie in one
+ * range here, and in one there. */
+static inline void
+kv_rdmaplan_take(struct kv_rdmaplan *p, uint64_t bytes_max,
+		 struct kv_rdmapart *out)
+{
+	const struct kv_rdmarange *near = p->near, *far = p->far;
+	uint64_t n = p->left < bytes_max ? p->left : bytes_max;
+
+	if (near->len - p->near_off < n || far->len - p->far_off < n) {
+		kv_rdmaplan_join(p, n, out);
+		return;
+	}
+	out->far = (struct kv_rdmarange){ far->addr + p->far_off, n, far->mem };
+	out->near[0] =
+		(struct kv_rdmarange){ near->addr + p->near_off, n, near->mem };
+	out->n_near = 1;
+	p->near_off += n;
+	p->far_off += n;
+	p->left -= n;
+}
 
 #endif

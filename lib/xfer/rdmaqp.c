@@ -75,7 +75,7 @@ destroy(struct kv_rdmaqp *qp)
 		return;
 	qp->cq->port->v->destroy_qp(qp->qp);
 	qp->qp = NULL;
-	kv_htab_del(&qp->cq->qps, &qp->node);
+	kv_rdmacq_del(qp->cq, qp);
 }
 
 /* Nobody will say what became of what was posted. */
@@ -130,7 +130,7 @@ kv_rdmaqp_lost(struct kv_rdmaqp *qp)
 }
 
 /* True: the receive is kept. */
-static bool
+static KV_NOINLINE bool
 receive_take(struct kv_rdmaqp *qp, const struct ibv_wc *wc)
 {
 	struct kv_rdmacq *c = qp->cq;
@@ -177,7 +177,7 @@ is_doubtful(const struct kv_rdmaqp *qp, uint64_t n)
 	       (*place(qp, n - 1))->wr.opcode == IBV_WR_RDMA_READ;
 }
 
-static void
+static KV_NOINLINE void
 doubt(struct kv_rdmaqp *qp, uint64_t n)
 {
 	come_back(qp, n - 1, 0);
@@ -188,6 +188,14 @@ doubt(struct kv_rdmaqp *qp, uint64_t n)
 		end(qp, -EIO);
 	else
 		come_back(qp, n, 0);
+}
+
+/* Of those before one that was told so: they were not signalled, and did not
+ * fail. */
+static int
+unsignalled(const struct kv_rdmaqp *qp, int status)
+{
+	return status == -ECANCELED && qp->cq->port->is_soft ? status : 0;
 }
 
 bool
@@ -205,47 +213,41 @@ kv_rdmaqp_take(struct kv_rdmaqp *qp, const struct ibv_wc *wc)
 		doubt(qp, n);
 		return false;
 	}
-	/* Those before it were not signalled, and did not fail. */
-	come_back(qp, n - 1,
-		  status == -ECANCELED && qp->cq->port->is_soft ? status : 0);
 	if (n == qp->head + 1) {
+		come_back(qp, qp->head, unsignalled(qp, status));
 		kv_loop_defer(qp->cq->loop, &qp->over);
 		return false;
 	}
-	if (status < 0)
+	if (status < 0) {
+		come_back(qp, n - 1, unsignalled(qp, status));
 		end(qp, status);
+	}
 	come_back(qp, n, status);
 	return false;
 }
 
 /* ---- posting ---- */
 
-unsigned
-kv_rdmaqp_room(const struct kv_rdmaqp *qp)
-{
-	if (qp->state != KV_RDMAQP_READY)
-		return 0;
-	return qp->depth - (unsigned)(qp->head - qp->tail);
-}
-
 /* Links them, and has them told now and then. */
 static void
 chain(struct kv_rdmaqp *qp, struct kv_rdmawr *const *wrs, unsigned n)
 {
+	unsigned i, silent = qp->silent, silent_max = qp->depth / 4;
+	uint64_t head = qp->head, life = qp->life;
 	struct ibv_send_wr *wr;
-	unsigned i;
 
 	for (i = 0; i < n; i++) {
 		wr = &wrs[i]->wr;
-		*place(qp, qp->head + i) = wrs[i];
-		wr->wr_id = qp->life | (qp->head + i + 1);
+		*place(qp, head++) = wrs[i];
+		wr->wr_id = life | head;
 		wr->next = i + 1 < n ? &wrs[i + 1]->wr : NULL;
 		wr->send_flags &= ~(unsigned)IBV_SEND_SIGNALED;
-		if (++qp->silent < qp->depth / 4 && i + 1 < n)
+		if (++silent < silent_max && i + 1 < n)
 			continue;
 		wr->send_flags |= IBV_SEND_SIGNALED;
-		qp->silent = 0;
+		silent = 0;
 	}
+	qp->silent = silent;
 }
 
 void
@@ -303,7 +305,7 @@ qp_make(struct kv_rdmaqp *qp)
 	qp->qp = c->port->v->create_qp(c->port->pd, &attr);
 	if (!qp->qp)
 		return -errno;
-	rc = kv_htab_add(&c->qps, &qp->node, qp->qp->qp_num);
+	rc = kv_rdmacq_add(c, qp, qp->qp->qp_num);
 	if (rc < 0) {
 		c->port->v->destroy_qp(kv_steal_ptr(&qp->qp));
 		return rc;

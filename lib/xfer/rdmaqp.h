@@ -110,7 +110,13 @@ void kv_rdmaqp_free(struct kv_rdmaqp *qp);
 void kv_rdmaqp_ready(struct kv_rdmaqp *qp);
 
 /* So many more can be posted; 0 unless READY. */
-unsigned kv_rdmaqp_room(const struct kv_rdmaqp *qp);
+static inline unsigned
+kv_rdmaqp_room(const struct kv_rdmaqp *qp)
+{
+	if (qp->state != KV_RDMAQP_READY)
+		return 0;
+	return qp->depth - (unsigned)(qp->head - qp->tail);
+}
 
 /* Posts n <= kv_rdmaqp_room() of them. A failure is told as theirs. */
 void kv_rdmaqp_post(struct kv_rdmaqp *qp, struct kv_rdmawr *const *wrs,

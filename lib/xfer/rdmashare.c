@@ -2,25 +2,30 @@
 
 #include <assert.h>
 
+#include "base/attr.h"
 #include "base/num.h"
 
 /* So much work without a pause shows how fast a rail is. */
-#define SEEN_BYTES (UINT64_C(2) << 20)
+#define SEEN_BYTES (UINT64_C(4) << 20)
 
 /* ---- rails ---- */
 
-/* What is picked by: after each change of a rail. */
+/* What is picked by, after each change of a rail. */
 static void
-rail_look(struct kv_rdmashare *s, unsigned i)
+full_set(struct kv_rdmashare *s, unsigned i)
 {
 	const struct kv_rdmashare_rail *r = &s->rails[i];
-	uint32_t bit = 1u << i;
 
 	s->full_ns[i] =
 		(double)(int64_t)(r->under_way + s->slice_bytes) * r->byte_ns;
-	s->open &= ~bit;
-	if (r->under_way < s->deep_bytes)
-		s->open |= bit & s->used;
+}
+
+/* There may be room again. */
+static void
+rail_open(struct kv_rdmashare *s, unsigned i)
+{
+	if (s->rails[i].under_way < s->deep_bytes)
+		s->open |= s->used & 1u << i;
 }
 
 static void
@@ -34,18 +39,30 @@ speed_set(struct kv_rdmashare *s, unsigned i)
 		return;
 	r->byte_ns = r->speed > 0 ? 1 / r->speed : 0;
 	s->speed += r->speed - was;
-	rail_look(s, i);
+	full_set(s, i);
+}
+
+/* Its speed is seen from its next end on. */
+static void
+see_anew(struct kv_rdmashare_rail *r)
+{
+	r->since_ns = 0;
+	r->since_bytes = SEEN_BYTES;
 }
 
 void
 kv_rdmashare_init(struct kv_rdmashare *s, uint64_t slice_bytes,
 		  uint64_t least_bytes, unsigned deep)
 {
+	unsigned i;
+
 	*s = (struct kv_rdmashare){
 		.slice_bytes = slice_bytes,
 		.least_bytes = least_bytes,
 		.deep_bytes = deep * slice_bytes,
 	};
+	for (i = 0; i < KV_RDMASHARE_RAILS; i++)
+		see_anew(&s->rails[i]);
 }
 
 void
@@ -55,9 +72,10 @@ kv_rdmashare_speed(struct kv_rdmashare *s, unsigned rail, double said)
 		return;
 	s->rails[rail].said = said;
 	s->used &= ~(1u << rail);
+	s->open &= ~(1u << rail);
 	s->used |= (uint32_t)(said > 0) << rail;
 	speed_set(s, rail);
-	rail_look(s, rail);
+	rail_open(s, rail);
 }
 
 /* ---- picking ---- */
@@ -89,8 +107,9 @@ room(const struct kv_rdmashare *s, const struct kv_rdmashare_rail *r,
 	return left < n + s->least_bytes / 2 ? left : n;
 }
 
-/* Near the end, where it counts. */
-static int
+/* Near the end, where it counts. (Inlined it would cost each pick the room that
+ * it needs.) */
+static KV_NOINLINE int
 last_pick(const struct kv_rdmashare *s, uint32_t which, uint64_t left,
 	  uint64_t now_ns, uint64_t *bytes)
 {
@@ -159,30 +178,33 @@ kv_rdmashare_post(struct kv_rdmashare *s, unsigned rail, uint64_t now_ns,
 	if (r->under_way == 0)
 		r->as_of_ns = now_ns;
 	r->under_way += bytes;
-	rail_look(s, rail);
+	if (r->under_way >= s->deep_bytes)
+		s->open &= ~(1u << rail);
+	full_set(s, rail);
 }
 
+/* It has done enough to see how fast it is, or has a pause. */
 static void
-see(struct kv_rdmashare *s, unsigned rail, uint64_t now_ns, uint64_t bytes)
+see(struct kv_rdmashare *s, unsigned rail, uint64_t now_ns)
 {
 	struct kv_rdmashare_rail *r = &s->rails[rail];
+	double seen;
 
 	if (r->under_way == 0) {
-		r->since_ns = 0;
+		see_anew(r);
 		return;
 	}
-	if (r->since_ns == 0) {
-		r->since_ns = now_ns;
-		r->since_bytes = 0;
+	if (now_ns == r->since_ns)
 		return;
+	seen = (double)(int64_t)r->since_bytes /
+	       (double)(int64_t)(now_ns - r->since_ns);
+	/* What is the same but for a few per cent is left. */
+	if (r->since_ns && (seen < 0.98 * r->seen || seen > 1.02 * r->seen)) {
+		r->seen = seen;
+		speed_set(s, rail);
 	}
-	r->since_bytes += bytes;
-	if (r->since_bytes < SEEN_BYTES || now_ns == r->since_ns)
-		return;
-	r->seen = (double)r->since_bytes / (double)(now_ns - r->since_ns);
 	r->since_ns = now_ns;
 	r->since_bytes = 0;
-	speed_set(s, rail);
 }
 
 static void
@@ -193,15 +215,20 @@ take_off(struct kv_rdmashare *s, unsigned rail, uint64_t now_ns, uint64_t bytes)
 	assert(r->under_way >= bytes);
 	r->under_way -= bytes;
 	r->as_of_ns = now_ns;
-	rail_look(s, rail);
+	full_set(s, rail);
+	rail_open(s, rail);
 }
 
 void
 kv_rdmashare_done(struct kv_rdmashare *s, unsigned rail, uint64_t now_ns,
 		  uint64_t bytes)
 {
+	struct kv_rdmashare_rail *r = &s->rails[rail];
+
 	take_off(s, rail, now_ns, bytes);
-	see(s, rail, now_ns, bytes);
+	r->since_bytes += bytes;
+	if (r->since_bytes >= SEEN_BYTES || r->under_way == 0)
+		see(s, rail, now_ns);
 }
 
 void
@@ -210,6 +237,6 @@ kv_rdmashare_drop(struct kv_rdmashare *s, unsigned rail, uint64_t now_ns,
 {
 	take_off(s, rail, now_ns, bytes);
 	s->rails[rail].seen = 0;
-	s->rails[rail].since_ns = 0;
+	see_anew(&s->rails[rail]);
 	speed_set(s, rail);
 }

@@ -2,7 +2,7 @@
 # A slice costs this process no more instructions than it may.
 . "$(dirname "$0")/../lib/tap.sh"
 
-BAR=820
+BAR=640
 
 [ "$KV_BIN" = "$TOP/build" ] || skip_all 'counts those of a release build'
 [ -x "$KV_BIN/tests/bench/bench_slice" ] || skip_all 'built without RDMA'
