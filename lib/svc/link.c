@@ -442,7 +442,7 @@ kv_link_open(struct kv_link *l, struct kv_link_wait *w, bool data,
 	struct kv_link_end *down;
 	int rc;
 
-	if (is_open(l, data))
+	if (is_open(l, data) && !(data && kv_link_rails_await(l)))
 		return 1;
 	down = l->ctl.state == KV_LINK_UP ? &l->data : &l->ctl;
 	if (down->state == KV_LINK_IDLE) {

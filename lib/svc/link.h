@@ -129,6 +129,9 @@ unsigned kv_link_rails(const struct kv_link *l);
 /* Why there is none, for people; "" when there are some, or none would be of
  * use. */
 void kv_link_rails_why(const struct kv_link *l, char *out, size_t n);
+/* There are none, and something would go by them: if they went to others while
+ * nobody used them, they are connected again. */
+void kv_link_rails_wake(struct kv_link *l);
 
 void kv_link_rx_add(struct kv_link *l, struct kv_link_rx *rx);
 void kv_link_rx_del(struct kv_link_rx *rx);

@@ -18,8 +18,18 @@
 
 static void settled(struct kv_rdmalink *r);
 
+/* A put is read by the node whenever it wants to. */
+static bool
+is_used(const struct kv_rdmalink *r)
+{
+	const struct kv_link *l = kv_rdmalink_arg(r);
+
+	return l->users > 0;
+}
+
 static const struct kv_rdmalink_ops ops = {
 	.settled = settled,
+	.is_used = is_used,
 };
 
 unsigned
@@ -28,6 +38,13 @@ kv_link_rails(const struct kv_link *l)
 	if (!l->rails || l->data.state != KV_LINK_UP)
 		return 0;
 	return kv_rdmalink_rails(l->rails);
+}
+
+void
+kv_link_rails_wake(struct kv_link *l)
+{
+	if (l->rails && l->data.state == KV_LINK_UP)
+		(void)kv_rdmalink_wake(l->rails);
 }
 
 /* ---- what people are told ---- */
@@ -121,6 +138,14 @@ expired(struct kv_timer *t)
 	waited(KV_CONTAINER_OF(t, struct kv_link, rails_timer));
 }
 
+static void
+wait_until(struct kv_link *l, uint64_t ns)
+{
+	l->data.state = KV_LINK_RAILS;
+	l->rails_timer.fn = expired;
+	kv_loop_timer_set(l->ch->loop, &l->rails_timer, ns);
+}
+
 static int
 rails_new(struct kv_link *l)
 {
@@ -160,10 +185,19 @@ kv_link_rails_begin(struct kv_link *l, uint64_t features)
 	}
 	if (is_in_vain(l))
 		return false;
-	l->data.state = KV_LINK_RAILS;
-	l->rails_timer.fn = expired;
-	kv_loop_timer_set(l->ch->loop, &l->rails_timer,
-			  kv_min_u64(now + SETTLE_NS, l->deadline));
+	wait_until(l, kv_min_u64(now + SETTLE_NS, l->deadline));
+	return true;
+}
+
+bool
+kv_link_rails_await(struct kv_link *l)
+{
+	uint64_t now = kv_loop_now(l->ch->loop);
+
+	if (!l->ch->hub->rdma_only || !l->rails ||
+	    kv_rdmalink_rails(l->rails) > 0 || !kv_rdmalink_wake(l->rails))
+		return false;
+	wait_until(l, now + SETTLE_NS);
 	return true;
 }
 

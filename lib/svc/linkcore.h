@@ -17,6 +17,9 @@ void kv_link_end_close(struct kv_link_end *e, int status);
 /* link_rails.c. The other side of the data connection answered, with these
  * features. True: rails are waited for, and kv_link_is_up() comes. */
 bool kv_link_rails_begin(struct kv_link *l, uint64_t features);
+/* Of a link that is up, to be used. True: there are none, and nothing goes
+ * without, so they are waited for as above. */
+bool kv_link_rails_await(struct kv_link *l);
 /* Takes what is said of them, and tells whether it is fine. False: that is
  * another message. */
 bool kv_link_rails_take(struct kv_link *l, const struct kv_msg *msg,

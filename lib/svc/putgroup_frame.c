@@ -72,8 +72,10 @@ rdma_try(struct kv_putgroup *g)
 	struct kv_hub *hub = g->op->ch->hub;
 	int rc;
 
-	if (kv_link_rails(g->base.to) == 0)
+	if (kv_link_rails(g->base.to) == 0) {
+		kv_link_rails_wake(g->base.to);
 		return -EHOSTUNREACH;
+	}
 	kv_windows_init(&g->windows, &hub->ranges, false);
 	g->base.end = frame_end(g, true);
 	rc = g->base.end > g->base.pos

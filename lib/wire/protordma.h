@@ -14,7 +14,9 @@
 #define KV_FEATURE_CALL UINT64_C(2)
 
 struct kv_rails {
-	struct kv_le32 count; /* 0: not yet; another RAILS may follow */
+	/* 0: not now; another RAILS may follow. From who dials, to whom that
+	 * was said: where now? */
+	struct kv_le32 count;
 	struct kv_le32 zero;
 	/* tail: records */
 };

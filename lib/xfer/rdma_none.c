@@ -192,6 +192,13 @@ kv_rdmalink_take(struct kv_rdmalink *l, const struct kv_msg *msg)
 	return false;
 }
 
+bool
+kv_rdmalink_wake(struct kv_rdmalink *l)
+{
+	(void)l;
+	return false;
+}
+
 unsigned
 kv_rdmalink_rails(const struct kv_rdmalink *l)
 {

@@ -30,6 +30,8 @@ word_of(int why)
 		return "ended by the other side";
 	case ENOSPC:
 		return "there are too many queue pairs";
+	case EDQUOT:
+		return "nobody used its queue pairs, and others wanted some";
 	case ENETDOWN:
 		return "the port is down";
 	case EADDRNOTAVAIL:
@@ -232,6 +234,13 @@ rec_is_good(const struct kv_rail_rec *rec)
 	       memcmp(rec->zero, zero, sizeof(zero)) == 0;
 }
 
+static void
+settle_later(struct kv_rdmalink *l)
+{
+	l->is_settled = false;
+	l->settle_ns = kv_loop_now(l->loop) + SETTLE_NS;
+}
+
 /* Each number once: keys go by it. */
 static bool
 recs_are_good(const struct kv_rail_rec *recs, unsigned n)
@@ -252,6 +261,7 @@ kv_rdmadial_take(struct kv_rdmalink *l, const struct kv_msg *msg)
 {
 	const struct kv_rails *body = msg->body;
 	uint32_t n = kv_get32(body->count);
+	bool is_first = !l->is_told || l->n_recs == 0;
 	struct kv_rail_rec recs[KV_RAILS_MAX];
 
 	if (n > KV_RAILS_MAX || kv_get32(body->zero) != 0 ||
@@ -261,20 +271,32 @@ kv_rdmadial_take(struct kv_rdmalink *l, const struct kv_msg *msg)
 		memcpy(recs, msg->tail, msg->tail_len);
 	if (!recs_are_good(recs, n))
 		return false;
+	if (n == 0 && kv_rdmarest_leave(l))
+		return true;
+	if (kv_rdmarest_stay(l))
+		kv_rdmadial_again(l);
 	if (l->is_told && n == l->n_recs &&
 	    memcmp(l->recs, recs, n * sizeof(recs[0])) == 0)
 		return true;
 	memcpy(l->recs, recs, n * sizeof(recs[0]));
 	l->n_recs = n;
 	rails_set(l);
-	if (!l->is_told)
-		l->settle_ns = kv_loop_now(l->loop) + SETTLE_NS;
 	l->is_told = true;
+	if (is_first)
+		settle_later(l);
 	kv_rdmadial_look(l);
 	return true;
 }
 
 /* ---- dialling ---- */
+
+void
+kv_rdmadial_leave(struct kv_rdmalink *l)
+{
+	l->is_leaving = false;
+	l->n_recs = 0;
+	rails_set(l);
+}
 
 static int
 dial_managed(struct kv_rdmaslot *s)
@@ -464,7 +486,7 @@ settle(struct kv_rdmalink *l)
 static bool
 is_short(const struct kv_rdmalink *l, const struct kv_rdmarail *rail)
 {
-	return rail->is_used &&
+	return rail->is_used && !l->is_resting && !l->is_leaving &&
 	       (unsigned)__builtin_popcountll(rail->slots) < l->rl->r->env.qps;
 }
 
@@ -503,6 +525,20 @@ kv_rdmadial_look(struct kv_rdmalink *l)
 	if (l->o.dials && !l->is_closing)
 		(void)kv_loop_timer_set(l->loop, &l->dial,
 					kv_loop_now(l->loop));
+}
+
+void
+kv_rdmadial_again(struct kv_rdmalink *l)
+{
+	struct kv_rdmarail *rail;
+
+	for (rail = l->rails; rail < l->rails + KV_RDMALINK_RAILS; rail++) {
+		rail->dial_ns = 0;
+		rail->pause_ns = PAUSE_NS;
+		rail->has_failed = false;
+	}
+	settle_later(l);
+	kv_rdmadial_look(l);
 }
 
 static void

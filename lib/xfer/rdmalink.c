@@ -30,7 +30,9 @@ kv_rdmalink_new(struct kv_rdmaloop *rl, struct kv_conn *c,
 	kv_rdmadial_init(l);
 	kv_rdmamove_init(l);
 	kv_rdmaend_init(l);
+	kv_rdmarest_init(l);
 	if (!o->dials && kv_htab_add(&rl->links, &l->node, o->token) < 0) {
+		kv_rdmarest_fini(l);
 		free(l);
 		errno = ENOMEM;
 		return NULL;
@@ -61,6 +63,7 @@ kv_rdmalink_free(struct kv_rdmalink *l)
 	for (i = 0; i < KV_RDMALINK_SLOTS; i++)
 		if (l->slots[i])
 			kv_rdmarail_free(l->slots[i]);
+	kv_rdmarest_fini(l);
 	free(l);
 }
 
@@ -94,7 +97,8 @@ kv_rdmalink_take(struct kv_rdmalink *l, const struct kv_msg *msg)
 {
 	switch (msg->type) {
 	case KV_MSG_RAILS:
-		return l->o.dials && kv_rdmadial_take(l, msg);
+		return l->o.dials ? kv_rdmadial_take(l, msg)
+				  : kv_rdmarest_wish(l, msg);
 	case KV_MSG_QPFENCE:
 		return kv_rdmaend_fence(l, msg);
 	case KV_MSG_QPFENCE_R:
@@ -108,9 +112,16 @@ kv_rdmalink_take(struct kv_rdmalink *l, const struct kv_msg *msg)
 	}
 }
 
+bool
+kv_rdmalink_wake(struct kv_rdmalink *l)
+{
+	return kv_rdmarest_wake(l);
+}
+
 void
 kv_rdmalink_start(struct kv_rdmalink *l, struct kv_rdmaxfer *x)
 {
+	kv_rdmarest_use(l);
 	kv_rdmamove_start(l, x);
 }
 
@@ -123,6 +134,7 @@ kv_rdmalink_cancel(struct kv_rdmaxfer *x)
 void
 kv_rdmalink_await(struct kv_rdmalink *l, struct kv_rdmaend *e)
 {
+	kv_rdmarest_use(l);
 	kv_rdmaend_await(l, e);
 }
 

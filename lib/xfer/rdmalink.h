@@ -19,6 +19,11 @@
  * fenced its end. When no rail is left, or a part has failed four times, the
  * transfer has failed, and its owner has other means.
  *
+ * Queue pairs are bounded, by the completion queues of the loop. Where there is
+ * no room for another one, the link that was used longest ago, not within the
+ * last second, is laid to rest: its own go, and are not connected again before
+ * somebody would use it.
+ *
  * All on the loop's thread. Callbacks are deferred, and may do anything but
  * free the link from within another one's call.
  */
@@ -34,15 +39,21 @@
 struct kv_rdmalink;
 
 struct kv_rdmalink_ops {
-	/* Dialling, once: every rail is up or has failed, or half a second is
-	 * over since RAILS came. Listening: never. */
+	/* Dialling: every rail is up or has failed, or half a second is over
+	 * since RAILS told of the first ports, or since it was woken.
+	 * Listening: never. */
 	void (*settled)(struct kv_rdmalink *l);
+	/* Dialling: something was asked for which the other side reads, unseen
+	 * by this one. NULL: never. */
+	bool (*is_used)(const struct kv_rdmalink *l);
 };
 
 struct kv_rdmalink_opts {
 	bool dials;     /* else it listens: kv_rdmalink_tell() */
 	uint64_t token; /* of the connection, as who listens named it; random:
 			 * who dials a queue pair shows it */
+	bool is_unseen; /* listening: who dials moves, and nobody here awaits
+			 * it */
 	const struct kv_rdmalink_ops *ops; /* dialling */
 	void *arg;
 };
@@ -69,6 +80,12 @@ kv_rdmalink_is_for(unsigned type)
 /* Takes such a message; false: it is broken, or not for this link, and the
  * connection is to be closed. */
 bool kv_rdmalink_take(struct kv_rdmalink *l, const struct kv_msg *msg);
+
+/* Somebody would use it, and it has no rails: if it rests, or the other side's
+ * does, they are connected again. Until then he has other means. True: that
+ * begins now, and `settled` comes, unless the other side has none. More than
+ * once is harmless. */
+bool kv_rdmalink_wake(struct kv_rdmalink *l);
 
 /* Rails with a queue pair that works. */
 unsigned kv_rdmalink_rails(const struct kv_rdmalink *l);

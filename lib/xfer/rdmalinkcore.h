@@ -11,6 +11,7 @@
  *	rdmadial      when they are dialled, and how
  *	rdmarail      queue pairs of a rail: made, lost, and forgotten
  *	rdmarailjoin  those that no connection manager connects
+ *	rdmarest      who gives his own to others, and has them again
  *	rdmamove      transfers of this side, from their start to their end
  *	rdmafeed      what of them is posted, where
  *	rdmafence     what the other side is to fence for them, and has
@@ -62,6 +63,7 @@ struct kv_rdmaloop {
 	struct kv_htab links; /* those that listen, by token */
 	struct kv_list all;   /* links */
 	struct kv_rdmawatch watch;
+	struct kv_list lru; /* all, the one that was used last at the end */
 	/* What reads that prove writes bring, which nobody looks at. */
 	uint64_t *scrap;
 	struct kv_rdmamr scrap_mr;
@@ -148,6 +150,15 @@ struct kv_rdmalink {
 	uint64_t up;      /* bits of slots that are UP */
 	uint64_t waiting; /* of those that are not forgotten yet: writes there
 			   * may be under way, or may have been */
+
+	/* rdmarest.c */
+	struct kv_list lru; /* rl->lru */
+	uint64_t used_ns;
+	uint64_t said_ns; /* when RAILS without ports was sent */
+	bool is_resting;  /* it does not dial, or is not to be dialled */
+	bool is_leaving;  /* the other side rests: its queue pairs go, too,
+			   * once they are not used */
+	struct kv_timer leave;
 
 	/* rdmadial.c */
 	struct kv_rail_rec recs[KV_RAILS_MAX];
@@ -291,8 +302,30 @@ void kv_rdmadial_lost(struct kv_rdmalink *l, struct kv_rdmarail *rail,
 void kv_rdmadial_look(struct kv_rdmalink *l);
 /* An own port works again: its rails are dialled without a pause. */
 void kv_rdmadial_port_up(struct kv_rdmalink *l, unsigned port);
+/* All rails at once, without a pause. */
+void kv_rdmadial_again(struct kv_rdmalink *l);
+/* None, as the other side has told. */
+void kv_rdmadial_leave(struct kv_rdmalink *l);
 void kv_rdmadial_init(struct kv_rdmalink *l);
 void kv_rdmadial_fini(struct kv_rdmalink *l);
+
+/* ---- rdmarest.c ---- */
+
+void kv_rdmarest_init(struct kv_rdmalink *l);
+void kv_rdmarest_fini(struct kv_rdmalink *l);
+/* Somebody has work for it. */
+void kv_rdmarest_use(struct kv_rdmalink *l);
+/* Room in the queue, at the expense of another link. False: there is none. */
+bool kv_rdmarest_room(const struct kv_rdmalink *for_whom,
+		      const struct kv_rdmacq *cq);
+bool kv_rdmarest_wake(struct kv_rdmalink *l);
+/* Listening: a RAILS. False: it is broken. */
+bool kv_rdmarest_wish(struct kv_rdmalink *l, const struct kv_msg *msg);
+/* Dialling: the other side rests. True: kv_rdmadial_leave() follows, when what
+ * there is of queue pairs is not used any more. */
+bool kv_rdmarest_leave(struct kv_rdmalink *l);
+/* It does not. True: kv_rdmadial_leave() was to follow. */
+bool kv_rdmarest_stay(struct kv_rdmalink *l);
 
 /* ---- rdmamove.c ---- */
 

@@ -215,6 +215,7 @@ kv_rdmaloop_new(struct kv_rdma *r, struct kv_loop *loop, bool listens)
 	rl->loop = loop;
 	kv_htab_init(&rl->links);
 	kv_list_init(&rl->all);
+	kv_list_init(&rl->lru);
 	rc = loop_open(rl, listens);
 	if (rc == 0)
 		return rl;

@@ -43,6 +43,7 @@ is_finished(const struct kv_rdmalink *l, const struct kv_rdmaxfer *x)
 static void
 finish(struct kv_rdmalink *l, struct kv_rdmaxfer *x)
 {
+	kv_rdmarest_use(l);
 	kv_list_del(&x->link);
 	x->state = KV_RDMAXFER_OVER;
 	kv_list_add_tail(&l->over, &x->link);

@@ -211,6 +211,7 @@ on_imm(struct kv_rdmaqp *qp, uint32_t imm)
 	struct kv_rdmaslot *s = qp->arg;
 
 	/* Also of one that has ended meanwhile: the bytes are there. */
+	kv_rdmarest_use(s->l);
 	kv_rdmaend_imm(s->l, imm);
 }
 
@@ -251,7 +252,12 @@ kv_rdmarail_make(struct kv_rdmaslot *s)
 	if (!cq || cq->is_lost || rl->is_gone[s->rail->near])
 		return -ENODEV;
 	s->qp = kv_rdmaqp_new(cq, &o);
-	return s->qp ? 0 : -errno;
+	if (!s->qp && errno == ENOSPC && kv_rdmarest_room(s->l, cq))
+		s->qp = kv_rdmaqp_new(cq, &o);
+	if (!s->qp)
+		return -errno;
+	kv_rdmarest_use(s->l);
+	return 0;
 }
 
 static struct kv_rdmaqp *
@@ -371,7 +377,7 @@ kv_rdmarail_place(struct kv_rdmalink *l, unsigned near, uint8_t far,
 {
 	struct kv_rdmarail *rail = NULL;
 
-	if (!l->is_closing && !kv_rdmarail_find(l, id))
+	if (!l->is_closing && !l->is_resting && !kv_rdmarail_find(l, id))
 		rail = rail_of(l, (uint8_t)near, far);
 	if (!rail)
 		return NULL;

@@ -112,7 +112,7 @@ welcome(struct kv_serveconn *c, uint64_t id, const struct kv_hello_in *in)
 {
 	const struct kv_serve *s = c->serve;
 	struct kv_hello_reply reply = { .boot = &s->o.boot };
-	struct kv_rdmalink_opts o = { .dials = false };
+	struct kv_rdmalink_opts o = { .dials = false, .is_unseen = true };
 
 	if (in->features & KV_FEATURE_RDMA && s->rails &&
 	    kv_rng_os(&o.token, sizeof(o.token)) == 0)

@@ -217,7 +217,7 @@ on_settled(struct kv_rdmalink *l)
 	e->n_settled++;
 }
 
-static const struct kv_rdmalink_ops link_ops = { on_settled };
+static const struct kv_rdmalink_ops link_ops = { .settled = on_settled };
 
 static void
 links_open(void)

@@ -7,6 +7,8 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "xfer/rdmalinkcore.h" /* before a global one has the name `far` */
+
 #include "railcall.h"
 #include "test.h"
 
@@ -333,6 +335,97 @@ rdma_alone_or_not_at_all(void **state)
 	railcall_end();
 }
 
+/* ---- queue pairs that went to others ---- */
+
+/* As if another link of the loop had no room. */
+static bool
+rest(void)
+{
+	const struct kv_rdmalink *l = railcall_link()->rails;
+	const struct kv_rdmalink other = { .rl = l->rl };
+
+	return kv_rdmarest_room(&other, l->rl->cqs[0]);
+}
+
+/* The first call after it goes by TCP, the next one by RDMA. */
+static void
+rails_come_back_when_they_are_wanted(void **state)
+{
+	char name[8];
+
+	(void)state;
+	railcall_begin(2, 1);
+	assert_true(railcall_put_value("k", MIB, true));
+	railcall_put_value("tiny", 100, true);
+	assert_false(rest());
+	after(2 * KV_NS_PER_S);
+	for (unsigned i = 0; i < 4; i++) {
+		assert_true(rest());
+		assert_int_equal(kv_link_rails(railcall_link()), 0);
+		after(KV_NS_PER_S);
+		/* What is small does not need them. */
+		assert_false(railcall_get_value("tiny", 100, true));
+		after(KV_NS_PER_S);
+		assert_int_equal(kv_link_rails(railcall_link()), 0);
+		snprintf(name, sizeof(name), "k%u", i);
+		if (i % 2)
+			assert_false(railcall_put_value(name, MIB, true));
+		else
+			assert_false(railcall_get_value("k", MIB, true));
+		after(KV_NS_PER_S / 50);
+		assert_int_equal(kv_link_rails(railcall_link()), 2);
+		assert_true(railcall_get_value("k", MIB, true));
+		snprintf(name, sizeof(name), "l%u", i);
+		assert_true(railcall_put_value(name, MIB, true));
+		after(2 * KV_NS_PER_S);
+	}
+	railcall_end();
+}
+
+/* A node reads for longer than a second what it was asked to put. */
+static void
+a_put_keeps_its_queue_pairs(void **state)
+{
+	struct railcall c;
+
+	(void)state;
+	railcall_begin(1, 1);
+	assert_true(railcall_put_value("k", MIB, true));
+	hca_rate(simrails_port(rails, far->host, 0), (double)LARGE / 3e9);
+	railcall_new(&c, LARGE, true);
+	railcall_put(&c, "k2", 20 * KV_NS_PER_S);
+	after(2 * KV_NS_PER_S);
+	assert_false(c.is_done);
+	assert_false(rest());
+	railcall_wait(&c);
+	assert_int_equal(c.pitem.status, 0);
+	railcall_free(&c);
+	assert_true(cluster_rdma_bytes(cl) >= MIB + LARGE);
+	railcall_end();
+}
+
+/* Where there is nothing else they are waited for. */
+static void
+rdma_alone_waits_for_its_rails(void **state)
+{
+	char name[8];
+
+	(void)state;
+	railcall_begin(2, 1);
+	far->hub.rdma_only = true;
+	assert_true(railcall_put_value("k", MIB, true));
+	for (unsigned i = 0; i < 3; i++) {
+		after(2 * KV_NS_PER_S);
+		assert_true(rest());
+		assert_true(railcall_get_value("k", MIB, true));
+		after(2 * KV_NS_PER_S);
+		assert_true(rest());
+		snprintf(name, sizeof(name), "k%u", i);
+		assert_true(railcall_put_value(name, MIB, true));
+	}
+	railcall_end();
+}
+
 /* ---- many keys of one call ---- */
 
 enum {
@@ -512,6 +605,9 @@ main(void)
 		cmocka_unit_test(rdma_alone_or_not_at_all),
 		cmocka_unit_test(people_are_told_why_not),
 		cmocka_unit_test(and_when_it_is_over),
+		cmocka_unit_test(rails_come_back_when_they_are_wanted),
+		cmocka_unit_test(a_put_keeps_its_queue_pairs),
+		cmocka_unit_test(rdma_alone_waits_for_its_rails),
 		cmocka_unit_test(many_keys_in_many_parts),
 	};
 

@@ -232,6 +232,28 @@ nobody_says_that_a_read_has_ended(void **state)
 	assert_int_equal(rdmanode_put_status(id, 0), KV_OK);
 }
 
+/* It would be told the ports again if the node had taken them back. */
+static void
+a_requester_asks_for_rails(void **state)
+{
+	struct kv_rails *body;
+
+	(void)state;
+	assert_true(kv_conn_begin(rdmareq_conns.data.c, KV_MSG_RAILS, 0, 0) !=
+		    NULL);
+	kv_conn_end(rdmareq_conns.data.c);
+	rdmanode_run(5);
+	assert_false(rdmareq_conns.data.is_lost);
+	assert_int_equal(rdmanode_put_one("k", 1000, 300000), KV_OK);
+	assert_int_equal(simnode_stat(&sim, "rdma_rx_bytes"), 300000);
+	body = kv_conn_begin(rdmareq_conns.data.c, KV_MSG_RAILS, 0, 0);
+	assert_non_null(body);
+	body->count = kv_le32(1);
+	kv_conn_end(rdmareq_conns.data.c);
+	rdmanode_run(5);
+	assert_true(rdmareq_conns.data.is_lost);
+}
+
 #define BARE(f)                                                 \
 	cmocka_unit_test_setup_teardown(f, rdmanode_setup_bare, \
 					rdmanode_teardown)
@@ -259,6 +281,7 @@ main(void)
 		OPEN(windows_and_pieces_are_checked),
 		OPEN(a_transfers_number_has_twenty_bits),
 		DRY(pieces_weigh_as_keys_do),
+		OPEN(a_requester_asks_for_rails),
 		OPEN(nobody_says_that_a_read_has_ended),
 	};
 

@@ -56,6 +56,7 @@ broken_rails_are_seen(void **state)
 		{ .port = kv_le16(1), .layer = 2, .mtu = 5 },
 		{ .port = kv_le16(1), .number = 1, .layer = 2, .mtu = 5 },
 	};
+	const struct kv_rails some = { .count = kv_le32(1) };
 
 	(void)state;
 	open_one();
@@ -93,7 +94,8 @@ broken_rails_are_seen(void **state)
 	expect_broken(0);
 	/* And who listens is not told any. */
 	assert_false(kv_rdmalink_take(
-		railrig[1].l, &(struct kv_msg){ .type = KV_MSG_RAILS }));
+		railrig[1].l,
+		&(struct kv_msg){ .type = KV_MSG_RAILS, .body = &some }));
 	assert_false(kv_rdmalink_take(
 		railrig[1].l, &(struct kv_msg){ .type = KV_MSG_HELLO }));
 	kv_rdmalink_tell(railrig[1].l);
