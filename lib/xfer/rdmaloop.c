@@ -194,6 +194,9 @@ loop_open(struct kv_rdmaloop *rl, bool listens)
 				KV_RDMAREGION_NEAR);
 	if (rc < 0)
 		return rc;
+	for (i = 0; i < rl->n_ports; i++)
+		if (!rl->scrap_mr.near.keys[rl->ports[i]->number])
+			rl->is_gone[rl->ports[i]->number] = true;
 	for (i = 0; i < rl->r->n && listens; i++)
 		if (rl->cqs[i])
 			listen_at(rl, i);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/attr.h"
 #include "base/fault.h"
 #include "base/num.h"
 
@@ -94,25 +95,48 @@ kv_rdmamr_add(struct kv_rdmamr *m, const struct kv_rdmanic *const *ports,
 	return 0;
 }
 
+bool
+kv_rdmamr_is_dead(int rc)
+{
+	return rc == -ENODEV || rc == -EIO;
+}
+
+void
+kv_rdmamr_leave(struct kv_rdmamr *m, const struct kv_rdmanic *const *ports,
+		unsigned n)
+{
+	struct ibv_mr *mr = kv_steal_ptr(&m->mrs[ports[0]->number]);
+
+	if (mr)
+		m->v->dereg_mr(mr);
+	for (unsigned i = 0; i < n; i++)
+		m->near.keys[ports[i]->number] = m->far.keys[ports[i]->number] =
+			0;
+}
+
 int
 kv_rdmamr_register(struct kv_rdmamr *m, const struct kv_rdmanic *const *ports,
 		   unsigned n, void *addr, size_t len,
 		   enum kv_rdmaregion_use use)
 {
-	unsigned at, alike;
-	int rc;
+	unsigned at, alike, done = 0;
+	int rc, dead = 0;
 
 	assert(n > 0 && n <= KV_RDMA_PORTS_MAX);
 	kv_rdmamr_init(m, ports[0]->v, addr, len);
 	for (at = 0; at < n; at += alike) {
 		alike = kv_rdmamr_alike(ports + at, n - at);
 		rc = kv_rdmamr_add(m, ports + at, alike, use);
-		if (rc < 0) {
+		if (rc == 0) {
+			done++;
+		} else if (kv_rdmamr_is_dead(rc)) {
+			dead = rc;
+		} else {
 			kv_rdmamr_give_up(m);
 			return rc;
 		}
 	}
-	return 0;
+	return done > 0 ? 0 : dead;
 }
 
 void

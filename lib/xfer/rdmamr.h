@@ -44,8 +44,16 @@ KV_MUST_CHECK int kv_rdmamr_add(struct kv_rdmamr *m,
 				const struct kv_rdmanic *const *ports,
 				unsigned n, enum kv_rdmaregion_use use);
 
-/* All three: with n ports, those that share a domain side by side. After a
- * failure with none. */
+/* A device that refuses like this has failed, or was removed: others do without
+ * it. rc: of kv_rdmamr_add(). */
+bool kv_rdmamr_is_dead(int rc);
+/* They have it no more: their keys are 0. */
+void kv_rdmamr_leave(struct kv_rdmamr *m, const struct kv_rdmanic *const *ports,
+		     unsigned n);
+
+/* All three: with n ports, those that share a domain side by side. Those of
+ * dead devices are left out, their keys are 0, unless there are no others.
+ * After a failure with none. */
 KV_MUST_CHECK int kv_rdmamr_register(struct kv_rdmamr *m,
 				     const struct kv_rdmanic *const *ports,
 				     unsigned n, void *addr, size_t len,

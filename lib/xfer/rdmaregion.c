@@ -44,6 +44,7 @@ struct pool {
 	bool is_last; /* no more will be ready */
 	bool stop;
 	unsigned running; /* registrars that are not done */
+	unsigned dead;    /* those whose device is */
 	/* What the first of them met that failed. */
 	int err;
 	unsigned err_port;
@@ -212,6 +213,28 @@ fail(const struct registrar *q, uint64_t i, int err)
 	}
 }
 
+/* True: the others do without its device, which has none of the pool then. */
+static bool
+is_left_out(const struct registrar *q, uint64_t i, int err)
+{
+	const struct kv_rdmaregion *g = q->g;
+	struct pool *p = g->pool;
+	bool is_last = true;
+
+	if (!kv_rdmamr_is_dead(-err))
+		return false;
+	KV_LOCKED(&p->lock)
+		is_last = ++p->dead == p->registrars;
+	if (is_last)
+		return false;
+	while (i > 0)
+		kv_rdmamr_leave(&q->g->mrs[--i], q->ports, q->n);
+	kv_warn("rdma: %s registers nothing of the pool, which is served "
+		"without it: %s; see dmesg",
+		g->r->devs[q->ports[0]->number].name, strerror(err));
+	return true;
+}
+
 /* The last registrar tells. */
 static void
 leave(struct kv_rdmaregion *g)
@@ -243,6 +266,8 @@ run(void *arg)
 	kv_log_set_thread("rdma-pool");
 	while ((m = chunk_wait(q->g, i))) {
 		rc = kv_rdmamr_add(m, q->ports, q->n, KV_RDMAREGION_NEAR);
+		if (rc < 0 && is_left_out(q, i, -rc))
+			break;
 		if (rc < 0)
 			fail(q, i, -rc);
 		i++;

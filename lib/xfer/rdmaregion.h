@@ -2,11 +2,11 @@
 #define KV_XFER_RDMAREGION_H
 
 /*
- * Memory that NICs may touch, registered with all open ports: in chunks, as
- * pages come to be there, by threads of its own (a pool); or at once, by the
- * caller (a buffer). Once for each device: its ports share the keys, and pages
- * that are locked once for each device are what the limit of locked memory has
- * to allow (kv_room_check_locked()).
+ * Memory that NICs may touch, registered with all open ports, as far as their
+ * devices are alive: in chunks, as pages come to be there, by threads of its
+ * own (a pool); or at once, by the caller (a buffer). Once for each device: its
+ * ports share the keys, and pages that are locked once for each device are what
+ * the limit of locked memory has to allow (kv_room_check_locked()).
  *
  * It may be of any kind that the process can write to: anonymous, shared,
  * memfd, hugetlbfs; a file of a file system that writes back to a disk is

@@ -231,6 +231,29 @@ a_device_that_goes_costs_milliseconds(void **state)
 			    "device has failed, or was removed; see dmesg\n");
 }
 
+/* It was gone before, which was not read yet. */
+static void
+a_loop_does_without_a_dead_device(void **state)
+{
+	struct kv_rail_rec recs[KV_RAILS_MAX];
+	struct kv_rdmaloop *rl;
+
+	(void)state;
+	hca_dev_remove(railrig[1].devs[0]);
+	rl = kv_rdmaloop_new(&railrig[1].r, railrig_loop, true);
+	assert_non_null(rl);
+	assert_int_equal(kv_rdmaloop_rails(rl, recs), 1);
+	assert_int_equal(recs[0].number, 1);
+	kv_rdmaloop_free(rl);
+	kv_rdmamr_give_up(&railrig[1].mr);
+	assert_int_equal(kv_rdmamr_register(&railrig[1].mr, railrig[1].r.ports,
+					    2, railrig[1].buf, 4096,
+					    KV_RDMAREGION_FAR_WRITES),
+			 0);
+	assert_int_equal(railrig[1].mr.far.keys[0], 0);
+	assert_true(railrig[1].mr.far.keys[1] != 0);
+}
+
 /* It says nothing, and answers nothing. */
 static int
 get_nothing(struct ibv_context *ctx, struct ibv_async_event *e)
@@ -299,6 +322,7 @@ main(void)
 		WITH_TWO(a_port_that_flaps_is_left_alone),
 		WITH_TWO(a_port_that_is_down_is_not_told),
 		WITH_TWO(a_device_that_goes_costs_milliseconds),
+		WITH_TWO(a_loop_does_without_a_dead_device),
 		WITH_TWO(one_that_does_not_even_say_so_is_gone),
 		WITH_TWO(a_queue_that_is_lost_is_not_waited_for),
 		WITH_TWO(nor_is_one_of_receives),
