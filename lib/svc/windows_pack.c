@@ -150,6 +150,16 @@ choose(struct kv_windows *w, uint64_t max)
 	return 0;
 }
 
+static const char *
+first(const struct kv_windows *w)
+{
+	const struct kv_windows_piece *x = w->pieces;
+
+	while (!x->is_packed)
+		x++;
+	return x->at;
+}
+
 /* The span is there. */
 static void
 settle(struct kv_windows *w)
@@ -183,7 +193,7 @@ kv_windows_pack(struct kv_windows *w)
 				  (int)-max);
 	if (max < (long)bytes)
 		bytes = choose(w, max > 0 ? (uint64_t)max : 0);
-	if (bytes > 0 && kv_packring_take(ring, bytes, &w->span))
+	if (bytes > 0 && kv_packring_take(ring, first(w), bytes, &w->span))
 		settle(w);
 	else
 		forget(w);

@@ -7,13 +7,11 @@
 #include "base/attr.h"
 #include "base/clock.h"
 #include "base/fault.h"
-#include "base/num.h"
 
 /* What could not be made is not tried with every call. */
 #define AGAIN_NS (10 * KV_NS_PER_S)
 
-/* Spans do not share a line of the caches. */
-#define LINE_BYTES 64
+#define PAGE_BYTES 4096
 
 void
 kv_packring_init(struct kv_packring *r, struct kv_rdma *rdma,
@@ -121,49 +119,54 @@ kv_packring_begin(struct kv_packring *r)
 
 /* ---- spans ---- */
 
-/* Where the room begins that is behind a span, or in front of all of them. */
-static char *
-room_at(const struct kv_packring *r, struct kv_list *p)
+/* Room behind a span, or in front of all of them. */
+struct room {
+	char *at, *end;
+};
+
+static struct room
+room_behind(const struct kv_packring *r, struct kv_list *p, uintptr_t like)
 {
+	struct room room = { r->base, r->base + r->bytes };
 	const struct kv_packring_span *s;
 
-	if (p == &r->spans)
-		return r->base;
-	s = KV_CONTAINER_OF(p, struct kv_packring_span, link);
-	return s->at + s->bytes;
+	if (p != &r->spans) {
+		s = KV_CONTAINER_OF(p, struct kv_packring_span, link);
+		room.at = s->at + s->bytes;
+	}
+	if (p->next != &r->spans) {
+		s = KV_CONTAINER_OF(p->next, struct kv_packring_span, link);
+		room.end = s->at;
+	}
+	room.at += (like - (uintptr_t)room.at) % PAGE_BYTES;
+	return room;
 }
 
-static size_t
-room_behind(const struct kv_packring *r, struct kv_list *p)
+static bool
+has_room(struct room room, size_t bytes)
 {
-	const struct kv_packring_span *next;
-	const char *end = r->base + r->bytes;
-
-	if (p->next != &r->spans) {
-		next = KV_CONTAINER_OF(p->next, struct kv_packring_span, link);
-		end = next->at;
-	}
-	return (size_t)(end - room_at(r, p));
+	return room.at < room.end && (size_t)(room.end - room.at) >= bytes;
 }
 
 bool
-kv_packring_take(struct kv_packring *r, size_t bytes,
+kv_packring_take(struct kv_packring *r, const void *like, size_t bytes,
 		 struct kv_packring_span *s)
 {
+	uintptr_t as = (uintptr_t)like;
 	struct kv_list *p;
 
-	bytes = kv_round_up_u64(bytes, LINE_BYTES);
 	s->from = NULL;
 	KV_LOCKED(&r->lock) {
 		if (!r->region)
 			break;
 		p = r->last;
-		while (room_behind(r, p) < bytes && p->next != r->last)
+		while (!has_room(room_behind(r, p, as), bytes) &&
+		       p->next != r->last)
 			p = p->next;
-		if (room_behind(r, p) < bytes)
+		if (!has_room(room_behind(r, p, as), bytes))
 			break;
 		s->from = r;
-		s->at = room_at(r, p);
+		s->at = room_behind(r, p, as).at;
 		s->bytes = bytes;
 		kv_list_add_head(p, &s->link);
 		r->last = &s->link;
@@ -174,7 +177,6 @@ kv_packring_take(struct kv_packring *r, size_t bytes,
 void
 kv_packring_cut(struct kv_packring_span *s, size_t bytes)
 {
-	bytes = kv_round_up_u64(bytes, LINE_BYTES);
 	assert(bytes > 0 && bytes <= s->bytes);
 	KV_LOCKED(&s->from->lock)
 		s->bytes = bytes;

@@ -51,7 +51,7 @@ struct kv_packring {
 struct kv_packring_span {
 	struct kv_packring *from; /* NULL: none is taken */
 	char *at;
-	size_t bytes; /* as asked for, or a few more */
+	size_t bytes;
 	struct kv_list link;
 };
 
@@ -64,8 +64,10 @@ void kv_packring_fini(struct kv_packring *r);
  * -errno: it could not be made, which is not tried again for a while. Any
  * thread, as all that follows. */
 long kv_packring_begin(struct kv_packring *r);
-/* So many bytes, > 0; false: it has no room now. */
-bool kv_packring_take(struct kv_packring *r, size_t bytes,
+/* So many bytes, > 0, which lie in their page as `like` does in its own: copies
+ * from and to addresses a little apart in that take five times as long. False:
+ * it has no room now. */
+bool kv_packring_take(struct kv_packring *r, const void *like, size_t bytes,
 		      struct kv_packring_span *s);
 /* Less will do: at least a byte, and no more than it has. */
 void kv_packring_cut(struct kv_packring_span *s, size_t bytes);

@@ -132,7 +132,7 @@ pack(struct kv_railbatch *b, const char *local, uint64_t left,
      struct source *out)
 {
 	const struct kv_packring *ring = &b->own->ring;
-	uint64_t room = kv_railbatch_pack_room(b, left);
+	uint64_t room = kv_railbatch_pack_room(b, local, left);
 
 	if (room == 0)
 		return false;

@@ -65,7 +65,7 @@ kv_railbatch_pack_is_wanted(struct kv_railbatch *b,
 /* ---- where ---- */
 
 uint64_t
-kv_railbatch_pack_room(struct kv_railbatch *b, uint64_t left)
+kv_railbatch_pack_room(struct kv_railbatch *b, const char *first, uint64_t left)
 {
 	uint64_t bytes;
 
@@ -74,7 +74,7 @@ kv_railbatch_pack_room(struct kv_railbatch *b, uint64_t left)
 	if (!b->span.from) {
 		bytes = kv_min_u64(left, kv_region_ring_begin(b->own));
 		while (bytes > 0 &&
-		       !kv_packring_take(&b->own->ring, bytes, &b->span))
+		       !kv_packring_take(&b->own->ring, first, bytes, &b->span))
 			bytes = bytes > ROOM_LEAST_BYTES ? bytes / 2 : 0;
 	}
 	b->no_ring = !b->span.from;

@@ -11,8 +11,9 @@ bool kv_railbatch_pack_is_wanted(struct kv_railbatch *b,
 				 const struct kv_regtable *table,
 				 const struct kv_slice_cursor *c,
 				 const struct kv_slice_piece *p);
-/* Bytes that can be packed now; at most `left` come. */
-uint64_t kv_railbatch_pack_room(struct kv_railbatch *b, uint64_t left);
+/* Bytes that can be packed now: of at most `left`, that begin with `first`. */
+uint64_t kv_railbatch_pack_room(struct kv_railbatch *b, const char *first,
+				uint64_t left);
 /* Could be if there were any more, in this batch or another one. */
 bool kv_railbatch_pack_is_of_use(struct kv_railbatch *b);
 /* So much of a piece is packed, which has room. */

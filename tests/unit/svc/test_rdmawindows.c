@@ -466,7 +466,7 @@ a_full_ring_is_no_failure(void **state)
 	kv_ranges_add(&ranges, memory, 6 * MIB);
 	assert_true(kv_packring_begin(&ranges.ring) > 0);
 	for (unsigned i = 0; i < KV_PACKRING_SPANS; i++)
-		assert_true(kv_packring_take(&ranges.ring,
+		assert_true(kv_packring_take(&ranges.ring, NULL,
 					     KV_PACKRING_SPAN_BYTES, &s[i]));
 	assert_int_equal(add_parts(0, 20), 0);
 	assert_int_equal(kv_windows_close(&w, false), 0);

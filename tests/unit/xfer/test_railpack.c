@@ -103,8 +103,7 @@ small_memory_is_packed(void **state)
 	assert_int_equal(railfill_batch->n_holds, 1);
 	check_bytes(items);
 	/* No more of the ring than that. */
-	assert_in_range(railfill_batch->span.bytes, 3003 + RAILFILL_BIG - 1,
-			3003 + RAILFILL_BIG - 1 + 63);
+	assert_int_equal(railfill_batch->span.bytes, 3003 + RAILFILL_BIG - 1);
 	/* What comes over the source afterwards is not in it. */
 	railfill_local[5000]++;
 	assert_int_equal(at(&railfill_batch->near[0])[1000],
@@ -331,13 +330,13 @@ without_room_small_memory_is_left_to_tcp(void **state)
 	(void)state;
 	scribble();
 	assert_true(kv_packring_begin(&railfill_set.ring) > 0);
-	assert_true(
-		kv_packring_take(&railfill_set.ring, KV_PACKRING_BYTES, &s));
+	assert_true(kv_packring_take(&railfill_set.ring, NULL,
+				     KV_PACKRING_BYTES, &s));
 	railfill_expect(&c, 0, 3000);
 	kv_railbatch_release(railfill_batch);
 	kv_packring_give(&s);
 	/* As much as there is. */
-	assert_true(kv_packring_take(&railfill_set.ring,
+	assert_true(kv_packring_take(&railfill_set.ring, NULL,
 				     KV_PACKRING_BYTES - 2048, &s));
 	railfill_expect(&c, 0, 3000);
 	kv_packring_give(&s);
@@ -356,9 +355,9 @@ of_a_ring_that_is_nearly_full_the_rest_is_taken(void **state)
 	(void)state;
 	scribble();
 	assert_true(kv_packring_begin(&railfill_set.ring) > 0);
-	assert_true(kv_packring_take(&railfill_set.ring,
+	assert_true(kv_packring_take(&railfill_set.ring, NULL,
 				     KV_PACKRING_BYTES - 128 * 1024, &s));
-	railfill_expect(&c, 100032, 0); /* whole lines */
+	railfill_expect(&c, 100000, 0);
 	check_bytes(items);
 	kv_railbatch_release(railfill_batch);
 	kv_packring_give(&s);

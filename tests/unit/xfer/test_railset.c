@@ -105,6 +105,129 @@ pieces_keep_their_places(void **state)
 	free(items);
 }
 
+/* ---- the ring ---- */
+
+enum {
+	LOOSE = 500, /* pieces, */
+	LOOSE_BYTES = 3001,
+	LOOSE_STEP = 4096,
+};
+
+/* Memory that NICs do not know, in pieces. */
+static struct {
+	uint8_t *memory;
+	struct kv_xfer_item items[LOOSE];
+} loose;
+
+static void
+loose_begin(enum kv_engine_op op)
+{
+	struct kv_slice_cursor c = {
+		.item = loose.items,
+		.left = (uint64_t)LOOSE * LOOSE_BYTES,
+	};
+
+	loose.memory = malloc((size_t)LOOSE * LOOSE_STEP);
+	assert_non_null(loose.memory);
+	memset(loose.memory, 0x5a, (size_t)LOOSE * LOOSE_STEP);
+	for (size_t i = 0; i < LOOSE; i++) {
+		loose.items[i].local =
+			loose.memory + i * 389 % LOOSE * LOOSE_STEP;
+		loose.items[i].remote =
+			(uintptr_t)rh.far.memory + 7 * i + i * LOOSE_BYTES;
+		loose.items[i].len = LOOSE_BYTES;
+	}
+	for (size_t i = 0; op == KV_ENGINE_WRITE && i < LOOSE; i++)
+		for (size_t k = 0; k < LOOSE_BYTES; k++)
+			((uint8_t *)loose.items[i].local)[k] =
+				byte_at(i * LOOSE_BYTES + k, 4);
+	rh.batch->op = op;
+	kv_railbatch_fill(rh.batch, rh.table, &c);
+	assert_int_equal(c.left, 0);
+	assert_non_null(rh.batch->span.from);
+}
+
+static void
+loose_end(void)
+{
+	kv_railbatch_release(rh.batch);
+	assert_true(kv_list_is_empty(&rh.near.regions.ring.spans));
+	free(loose.memory);
+}
+
+/* What is between the pieces, too. */
+static void
+loose_check(unsigned seed)
+{
+	for (size_t i = 0; i < LOOSE; i++) {
+		const uint8_t *p = loose.items[i].local;
+		size_t far = loose.items[i].remote - (uintptr_t)rh.far.memory;
+
+		for (size_t k = 0; k < LOOSE_BYTES; k++)
+			assert_int_equal(p[k], byte_at(far + k, seed));
+		for (size_t k = LOOSE_BYTES; k < LOOSE_STEP; k++)
+			assert_int_equal(p[k], 0x5a);
+	}
+}
+
+static bool
+loose_is_untouched(void)
+{
+	for (size_t i = 0; i < (size_t)LOOSE * LOOSE_STEP; i++)
+		if (loose.memory[i] != 0x5a)
+			return false;
+	return true;
+}
+
+static void
+other_memory_is_written_and_read(void **state)
+{
+	struct kv_wait wait = railhosts_in_ms(10000);
+
+	(void)state;
+	railhosts_settle(kv_rdma_ports(rh.near.rdma));
+	memset(rh.far.memory, 0x11, RAILHOSTS_BYTES);
+	loose_begin(KV_ENGINE_WRITE);
+	/* The caller's memory has been read by then. */
+	memset(loose.memory, 0, (size_t)LOOSE * LOOSE_STEP);
+	assert_int_equal(kv_railset_move(rh.rails, rh.batch, &wait), 0);
+	for (size_t i = 0; i < LOOSE; i++) {
+		const uint8_t *p = rh.far.memory + i * (LOOSE_BYTES + 7);
+
+		for (size_t k = 0; k < LOOSE_BYTES; k++)
+			assert_int_equal(p[k], byte_at(i * LOOSE_BYTES + k, 4));
+		for (size_t k = LOOSE_BYTES; k < LOOSE_BYTES + 7; k++)
+			assert_int_equal(p[k], 0x11);
+	}
+	loose_end();
+	fill(rh.far.memory, 5);
+	loose_begin(KV_ENGINE_READ);
+	assert_int_equal(kv_railset_move(rh.rails, rh.batch, &wait), 0);
+	assert_true(loose_is_untouched());
+	kv_railbatch_unpack(rh.batch);
+	loose_check(5);
+	loose_end();
+}
+
+static void
+a_read_that_is_given_up_has_touched_nothing(void **state)
+{
+	struct kv_wait wait;
+
+	(void)state;
+	railhosts_settle(1);
+	fill(rh.far.memory, 6);
+	hca_rate(rh.far.ports[0], 0.1); /* 15 ms for all */
+	loose_begin(KV_ENGINE_READ);
+	wait = railhosts_in_ms(10);
+	assert_int_equal(kv_railset_move(rh.rails, rh.batch, &wait),
+			 -ETIMEDOUT);
+	assert_true(loose_is_untouched());
+	railhosts_us(3000000);
+	assert_true(loose_is_untouched());
+	loose_end();
+}
+
 /* ---- the other side's memory goes ---- */
 
 static void
@@ -437,6 +560,10 @@ main(void)
 		OVER(railhosts_three, bytes_are_written_and_read),
 		OVER(railhosts_joined, bytes_are_written_and_read),
 		OVER(railhosts_three, pieces_keep_their_places),
+		OVER(railhosts_three, other_memory_is_written_and_read),
+		OVER(railhosts_one, other_memory_is_written_and_read),
+		OVER(railhosts_one,
+		     a_read_that_is_given_up_has_touched_nothing),
 		OVER(railhosts_three, what_was_unregistered_is_not_written),
 		OVER(railhosts_one,
 		     what_is_not_registered_any_more_is_not_read),
