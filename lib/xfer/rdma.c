@@ -139,7 +139,10 @@ wishes_set(struct kv_rdmanic *nic, const struct kv_mcenv *env,
 		nic->traffic_class = (uint8_t)env->traffic_class;
 	if (env->pkey_index >= 0)
 		nic->pkey_index = (uint16_t)env->pkey_index;
-	nic->gid_index = env->gid_index >= 0 ? env->gid_index : d->gid_index;
+	nic->gid_index = d->gid_index;
+	nic->local_gid_index = d->local_gid_index;
+	if (env->gid_index >= 0)
+		nic->gid_index = nic->local_gid_index = env->gid_index;
 }
 
 /* One more; left out, with words in err, when its device does not open. */

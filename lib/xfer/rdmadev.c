@@ -64,6 +64,7 @@ grow(struct listing *l, const char *name)
 		.state = "unknown",
 		.layer = "unknown",
 		.gid_index = -1,
+		.local_gid_index = -1,
 		.is_wanted = kv_devglob_has(l->wanted, name),
 	};
 	snprintf(dev->name, sizeof(dev->name), "%s", name);
@@ -167,10 +168,16 @@ read_gid(const struct look *k, int index, struct kv_rdmaport_gid *g)
 	return true;
 }
 
+/* Of all, and of those that are link-local. */
+struct best {
+	unsigned all, local;
+};
+
 /* Takes the entry if it is better than the one that there is, and of RoCE its
  * address: a port has an entry for each address of its interfaces. */
 static void
-take_gid(struct look *k, int index, struct kv_rdmaport_gid *g, unsigned *best)
+take_gid(struct look *k, int index, struct kv_rdmaport_gid *g,
+	 struct best *best)
 {
 	struct kv_rdmadev *dev = k->dev;
 	const struct ifaddrs *a = NULL;
@@ -187,9 +194,13 @@ take_gid(struct look *k, int index, struct kv_rdmaport_gid *g, unsigned *best)
 			add_ip(dev, a);
 	}
 	rank = kv_rdmaport_gid_rank(g);
-	if (rank <= *best)
+	if (IN6_IS_ADDR_LINKLOCAL(&ip) && rank > best->local) {
+		best->local = rank;
+		dev->local_gid_index = index;
+	}
+	if (rank <= best->all)
 		return;
-	*best = rank;
+	best->all = rank;
 	dev->gid_index = index;
 	dev->gid = ip;
 	snprintf(dev->netdev, sizeof(dev->netdev), "%s", a ? a->ifa_name : "");
@@ -198,8 +209,8 @@ take_gid(struct look *k, int index, struct kv_rdmaport_gid *g, unsigned *best)
 static void
 look_at_gids(struct look *k)
 {
+	struct best best = { 0 };
 	struct kv_rdmaport_gid g;
-	unsigned best = 0;
 
 	for (int i = 0; i < k->attr.gid_tbl_len; i++)
 		if (read_gid(k, i, &g))

@@ -48,6 +48,8 @@ struct kv_rdmadev {
 	uint32_t mtu_bytes;
 	uint16_t lid;  /* InfiniBand; 0: none */
 	int gid_index; /* the best of the port's; -1: none */
+	/* RoCE: the best that is link-local, and reaches such only. */
+	int local_gid_index;
 	struct in6_addr gid;
 	char netdev[IF_NAMESIZE];
 	/* Of the port, in this network name space; IPv4 as ::ffff:a.b.c.d.

@@ -2,6 +2,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,6 +30,7 @@ struct kv_rdmajoin {
 	struct kv_rdmajoin_opts o;
 	enum state state;
 	struct kv_qpjoin near;
+	int gid_index; /* of its own; -1: none */
 	bool is_known; /* the other side takes it for alive */
 	struct kv_timer late;
 	struct kv_rdmawr probe;
@@ -64,10 +66,23 @@ kv_rdmajoin_is_good(const struct kv_qpjoin *far)
 
 /* ---- the own end ---- */
 
+/* RoCE: link-local addresses and others do not reach each other. */
+static int
+gid_index(const struct kv_rdmanic *nic, const uint8_t *towards)
+{
+	struct in6_addr ip;
+
+	memcpy(&ip, towards, sizeof(ip));
+	return nic->local_gid_index >= 0 && IN6_IS_ADDR_LINKLOCAL(&ip)
+		       ? nic->local_gid_index
+		       : nic->gid_index;
+}
+
 /* The port as it is now: a subnet manager may have given it another LID. */
 static int
-port_ask(const struct kv_rdmanic *nic, struct kv_qpjoin *near)
+port_ask(struct kv_rdmajoin *j, const struct kv_rdmanic *nic)
 {
+	struct kv_qpjoin *near = &j->near;
 	struct ibv_port_attr attr = { 0 };
 	union ibv_gid gid = { 0 };
 	bool is_ethernet;
@@ -77,8 +92,9 @@ port_ask(const struct kv_rdmanic *nic, struct kv_qpjoin *near)
 	if (attr.state != IBV_PORT_ACTIVE)
 		return -ENETDOWN;
 	is_ethernet = attr.link_layer == IBV_LINK_LAYER_ETHERNET;
-	if (nic->gid_index >= 0 &&
-	    nic->v->query_gid(nic->ctx, nic->port, nic->gid_index, &gid) != 0)
+	j->gid_index = gid_index(nic, j->o.towards);
+	if (j->gid_index >= 0 &&
+	    nic->v->query_gid(nic->ctx, nic->port, j->gid_index, &gid) != 0)
 		return -EADDRNOTAVAIL;
 	if (is_ethernet && is_zero(gid.raw, sizeof(gid.raw)))
 		return -EADDRNOTAVAIL;
@@ -114,7 +130,7 @@ qp_begin(struct kv_rdmajoin *j)
 	j->near.qpn = kv_le32(j->o.qp->qp->qp_num);
 	j->near.initiates = nic->initiates;
 	j->near.responds = nic->responds;
-	rc = port_ask(nic, &j->near);
+	rc = port_ask(j, nic);
 	if (rc < 0)
 		return rc;
 	return qp_modify(j, &attr,
@@ -155,7 +171,7 @@ way_set(const struct kv_rdmajoin *j, const struct kv_qpjoin *far,
 	if (!ah->is_global)
 		return 0;
 	memcpy(ah->grh.dgid.raw, far->gid, sizeof(far->gid));
-	ah->grh.sgid_index = (uint8_t)nic->gid_index;
+	ah->grh.sgid_index = (uint8_t)j->gid_index;
 	ah->grh.hop_limit = HOPS;
 	ah->grh.traffic_class = nic->traffic_class;
 	return 0;

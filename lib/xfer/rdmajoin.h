@@ -29,7 +29,10 @@ struct kv_rdmajoin_opts {
 	struct kv_rdmaqp *qp;  /* MAKING */
 	struct kv_qpjoin name; /* qp, near and far, psn: the rest is filled in
 				*/
-	uint64_t deadline_ns;  /* until it is ready */
+	/* An address of the other port, 16 bytes: the own GID is one that
+	 * reaches such. */
+	const uint8_t *towards;
+	uint64_t deadline_ns; /* until it is ready */
 	/* It carries work. */
 	void (*ready)(struct kv_rdmajoin *j);
 	/* There is none, or none any more: -ETIMEDOUT, -ECONNRESET (the other

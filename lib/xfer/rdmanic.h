@@ -20,10 +20,12 @@ struct kv_rdmanic {
 	/* Of queue pairs that no connection manager connects. */
 	uint8_t service_level, traffic_class;
 	uint16_t pkey_index;
-	int gid_index;   /* -1: there is none */
-	uint8_t mtu;     /* of verbs, 1 to 5: no more is used of any */
-	bool is_ordered; /* no relaxed ordering */
-	bool is_soft;    /* soft-RoCE: see rdmaqp.c */
+	int gid_index;       /* -1: there is none */
+	int local_gid_index; /* towards a link-local one; the same, if it was
+			      * chosen by hand */
+	uint8_t mtu;         /* of verbs, 1 to 5: no more is used of any */
+	bool is_ordered;     /* no relaxed ordering */
+	bool is_soft;        /* soft-RoCE: see rdmaqp.c */
 };
 
 #endif

@@ -24,7 +24,8 @@ on_over(struct kv_rdmajoin *j, int why)
 }
 
 static struct kv_rdmajoin_opts
-opts_of(struct kv_rdmaslot *s, uint8_t near, uint8_t far)
+opts_of(struct kv_rdmaslot *s, uint8_t near, uint8_t far,
+	const uint8_t *towards)
 {
 	struct kv_rdmalink *l = s->l;
 
@@ -37,6 +38,7 @@ opts_of(struct kv_rdmaslot *s, uint8_t near, uint8_t far)
 			.near = near,
 			.far = far,
 		},
+		.towards = towards,
 		.deadline_ns = kv_loop_now(l->loop) + JOIN_NS,
 		.ready = on_ready,
 		.over = on_over,
@@ -52,7 +54,7 @@ kv_rdmarailjoin_dial(struct kv_rdmaslot *s)
 
 	if (rc < 0)
 		return rc;
-	o = opts_of(s, s->rail->near, s->far);
+	o = opts_of(s, s->rail->near, s->far, s->rail->to.ip);
 	s->join = kv_rdmajoin_dial(&o);
 	return s->join ? 0 : -errno;
 }
@@ -65,7 +67,7 @@ accept_slot(struct kv_rdmaslot *s, const struct kv_qpjoin *q)
 
 	if (rc < 0)
 		return rc;
-	o = opts_of(s, q->near, q->far);
+	o = opts_of(s, q->near, q->far, q->gid);
 	s->join = kv_rdmajoin_accept(&o, q);
 	return s->join ? 0 : -errno;
 }

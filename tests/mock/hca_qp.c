@@ -252,12 +252,25 @@ are_good(struct hca_qp *qp, const struct ibv_qp_attr *a, int mask)
 	       !((mask & IBV_QP_MIN_RNR_TIMER) && a->min_rnr_timer > 31);
 }
 
+static bool
+is_local(const union ibv_gid *gid)
+{
+	return gid->raw[0] == 0xfe && gid->raw[1] == 0x80;
+}
+
 /* Who is at the far end of the way. */
 static struct hca_port *
 peer_of(struct hca_qp *qp, const struct ibv_ah_attr *ah)
 {
+	const struct hca_port *port = qp->port;
+
 	if (!ah->is_global)
 		return hca_port_by_lid(qp->port, ah->dlid);
+	/* An IP stack has no way from one kind to the other. */
+	if (!port->opts.infiniband &&
+	    is_local(&port->gids[ah->grh.sgid_index].gid) !=
+		    is_local(&ah->grh.dgid))
+		return NULL;
 	return hca_port_by_gid(qp->port, &ah->grh.dgid);
 }
 

@@ -94,6 +94,7 @@ nics_open(const struct railrig_opts *o, int end)
 			.initiates = 16,
 			.responds = 16,
 			.gid_index = e->r.devs[i].gid_index,
+			.local_gid_index = e->r.devs[i].is_ethernet ? 1 : -1,
 			.mtu = (uint8_t)(o->mtu[end] ? o->mtu[end]
 						     : IBV_MTU_4096),
 		};

@@ -357,6 +357,7 @@ a_port_is_told_in_full(void **state)
 	assert_int_equal(list->mbit_per_s, 100000);
 	assert_int_equal(list->mtu_bytes, 4096);
 	assert_int_equal(list->gid_index, 3);
+	assert_int_equal(list->local_gid_index, 1);
 	assert_string_equal(ip(&list->gid), "10.77.0.1");
 	assert_string_equal(list->netdev, "eth0");
 	assert_int_equal(list->n_ips, 1);
@@ -445,6 +446,7 @@ a_roce_port_without_ip_is_joined_by_its_gid(void **state)
 	assert_true(list->is_usable);
 	assert_true(list->is_ethernet);
 	assert_int_equal(list->gid_index, 1);
+	assert_int_equal(list->local_gid_index, 1);
 	assert_string_equal(list->why, "no IP on the port: connected without "
 				       "the connection manager");
 }

@@ -322,6 +322,7 @@ the_environment_has_its_way(void **state)
 		railrig[i].r.nics[0].traffic_class = 106;
 		railrig[i].r.nics[0].pkey_index = 2;
 		railrig[i].r.nics[0].gid_index = 0;
+		railrig[i].r.nics[0].local_gid_index = 0;
 		railrig[i].r.nics[0].mtu = i ? IBV_MTU_1024 : IBV_MTU_2048;
 		railrig[i].r.nics[0].initiates = 4;
 	}

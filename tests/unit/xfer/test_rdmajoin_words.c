@@ -349,6 +349,7 @@ what_is_wrong_is_told(void **state)
 	railrig[1].calls.query_gid = no_gid;
 	expect_why("no way leads there");
 	railrig[0].r.nics[0].gid_index = -1;
+	railrig[0].r.nics[0].local_gid_index = -1;
 	expect_why("the port has no such GID");
 	railrig[0].calls.query_port = no_port;
 	expect_why("the device is gone, or its queues are full");
@@ -370,7 +371,7 @@ what_does_not_agree_is_not_up(void **state)
 	open_one();
 	railrig[0].r.nics[0].pkey_index = 1;
 	expect_why("no answer");
-	railrig[1].r.nics[0].gid_index = 0; /* RoCE v1 */
+	railrig[1].r.nics[0].local_gid_index = 0; /* RoCE v1 */
 	expect_why("no answer");
 	hca_cut(railrig[1].ports[0], railrig[0].ports[0], true);
 	expect_why("no answer");
