@@ -24,7 +24,7 @@ fetch()
 	$A kvget "--protocol=$1" $M "$2" >got
 }
 
-for size in 1 4096 65536 1048577 33554432; do
+for size in 1 4096 65536 100000 1048577 33554432; do
 	head -c $size </dev/urandom >$size
 	ok "$size: put by TCP" $A kvput --protocol=tcp $M tcp$size $size
 	ok "$size: get by TCP" fetch tcp tcp$size
@@ -34,7 +34,7 @@ is "$(packets 0) $(packets 1)" '0 0' 'no rail was used'
 is "$(counter rdma_rx_bytes) $(counter rdma_tx_bytes)" '0 0' 'says the node'
 
 tcp="$(counter data_rx_bytes) $(counter data_tx_bytes)"
-for size in 1 4096 65536 1048577 33554432; do
+for size in 1 4096 65536 100000 1048577 33554432; do
 	ok "$size: put by RDMA" \
 		try_for 60 $A kvput --protocol=rdma $M rdma$size $size
 	ok "$size: get by RDMA" try_for 60 fetch rdma rdma$size
@@ -42,7 +42,7 @@ for size in 1 4096 65536 1048577 33554432; do
 done
 is "$(counter data_rx_bytes) $(counter data_tx_bytes)" "$tcp" 'none by TCP'
 # Values of up to 64 KiB may go with the messages. A packet has 4 KiB at most.
-big=$((1048577 + 33554432))
+big=$((100000 + 1048577 + 33554432))
 for way in rx tx; do
 	bytes=$(counter rdma_${way}_bytes)
 	ok "$way: $bytes bytes by RDMA" test "$bytes" -ge $big

@@ -1,6 +1,7 @@
 /* What of a frame's values goes through the ring: over memory that a fake
  * device knows. */
 #include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -184,7 +185,7 @@ check_parts(const char *bytes, size_t at, unsigned n)
 static void
 small_pieces_of_a_put_are_one(void **state)
 {
-	char *before = malloc(MEMORY);
+	char before[20 * PART];
 	struct kv_window win;
 	struct kv_le32 key;
 	struct told t;
@@ -202,25 +203,18 @@ small_pieces_of_a_put_are_one(void **state)
 	check_piece(&t, 1, true, 30 * PART);
 	check_parts(piece_at(&t, 0), 100, 20);
 	check_parts(piece_at(&t, 1), MIB, 30);
-	/* The window is no more than that, with keys of the ring. */
+	/* The window is no more than that, with the key of the ring. */
 	win = window(&t, kv_get32(t.pieces[0].window));
 	assert_int_equal(kv_get64(win.len), 50 * PART);
-	for (unsigned i = 0; i < PORTS; i++) {
-		memcpy(&key,
-		       t.windows + WINDOW * kv_get32(t.pieces[0].window) +
-			       sizeof(win) + i * sizeof(key),
-		       sizeof(key));
-		assert_int_equal(
-			kv_get32(key),
-			kv_rdmaregion_far(ranges.ring.region)->keys[i]);
-	}
+	memcpy(&key,
+	       t.windows + WINDOW * kv_get32(t.pieces[0].window) + sizeof(win),
+	       sizeof(key));
+	assert_int_equal(kv_get32(key),
+			 kv_rdmaregion_far(ranges.ring.region)->keys[0]);
 	/* What comes over the source afterwards is not in it. */
-	memcpy(before, memory, MEMORY);
+	memcpy(before, piece_at(&t, 0), sizeof(before));
 	memset(memory, 0, MEMORY);
-	for (unsigned i = 0; i < 20; i++)
-		assert_memory_equal(piece_at(&t, 0) + (size_t)i * PART,
-				    before + 100 + 2 * (size_t)i * PART, PART);
-	free(before);
+	assert_memory_equal(piece_at(&t, 0), before, sizeof(before));
 }
 
 static void
@@ -365,7 +359,6 @@ other_memory_comes_first(void **state)
 
 /* ---- gets ---- */
 
-/* What the owner writes: x, x + 1, ... */
 static void
 write_piece(const struct told *t, size_t i, char x)
 {
@@ -415,7 +408,6 @@ a_get_is_unpacked_as_far_as_it_came(void **state)
 	/* In any order; one never. */
 	kv_windows_unpack(&w, 1, 3 * PART + 17);
 	check_written(a, 20, 3 * PART + 17, 20);
-	check_untouched(PART, PART);
 	check_untouched(6 * PART + 17, MEMORY - 6 * PART - 17);
 	kv_windows_unpack(&w, 0, 90000);
 	check_written(b, 1, 90000, 10);
@@ -528,6 +520,64 @@ a_small_ring_takes_what_it_can(void **state)
 	check_parts(piece_at(&t, 0), 0, 64);
 }
 
+/* ---- many threads ---- */
+
+enum {
+	THREADS = 4,
+	TURNS = 60,
+	PARTS = 100,
+};
+
+/* A frame of a thread; what the owner does is done here. */
+static void
+turn(char *mine, unsigned i, bool is_get)
+{
+	char wire[PARTS * (sizeof(struct kv_piece) + WINDOW)];
+	struct kv_buf b[PARTS];
+	struct kv_windows own;
+
+	for (unsigned k = 0; k < PARTS; k++) {
+		b[k] = (struct kv_buf){ mine + 2 * k * PART, PART };
+		memset(b[k].data, (int)(i + k), PART);
+	}
+	kv_windows_init(&own, &ranges, is_get);
+	if (kv_windows_add(&own, b, PARTS, sizeof(wire)) < 0 ||
+	    kv_windows_close(&own, false) < 0 || own.values[0].n_told != 1)
+		abort();
+	kv_windows_build_pieces(&own, kv_windows_build(&own, wire));
+	if (is_get)
+		memset(own.span.at, (int)i + 7, PARTS * PART);
+	for (unsigned k = 0; !is_get && k < PARTS; k++)
+		if (memcmp(own.span.at + k * PART, b[k].data, PART))
+			abort();
+	kv_windows_unpack(&own, 0, PARTS * PART);
+	for (unsigned k = 0; is_get && k < PARTS; k++)
+		if (((char *)b[k].data)[k] != (char)(i + 7))
+			abort();
+	kv_windows_fini(&own);
+}
+
+static void *
+run(void *arg)
+{
+	for (unsigned i = 0; i < TURNS; i++)
+		turn(arg, i, i % 2);
+	return NULL;
+}
+
+static void
+threads_share_the_ring(void **state)
+{
+	pthread_t t[THREADS];
+
+	(void)state;
+	kv_packring_begin(&ranges.ring);
+	for (size_t i = 0; i < THREADS; i++)
+		pthread_create(&t[i], NULL, run, memory + i * 2 * PARTS * PART);
+	for (size_t i = 0; i < THREADS; i++)
+		pthread_join(t[i], NULL);
+}
+
 int
 main(void)
 {
@@ -545,6 +595,7 @@ main(void)
 		TEST(a_full_ring_is_no_failure),
 		TEST(a_ring_that_cannot_be_made_is_no_failure),
 		TEST(a_small_ring_takes_what_it_can),
+		TEST(threads_share_the_ring),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
