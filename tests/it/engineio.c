@@ -10,6 +10,8 @@
  *					the numbers are shared out to threads
  *	engineio flood PEER BYTES MS	transfers with this deadline each, until
  *					one fails: why, and how long it took
+ *	engineio pace PEER BYTES MS	for so long writes them, reads them back
+ *					and compares: the longest call of each
  *
  * With ENGINEIO_PROTOCOL in the environment it uses that protocol, as if all
  * processes were on hosts of their own.
@@ -25,6 +27,7 @@
 #include "base/attr.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/num.h"
 #include "engpeer.h"
 #include "kvpool.h"
 
@@ -231,6 +234,50 @@ flood(const char *peer, size_t bytes, unsigned ms)
 	return 0;
 }
 
+/* ---- for some time ---- */
+
+/* Milliseconds. */
+static uint64_t
+timed(enum kv_engine_op op, const char *peer, const struct kv_xfer_item *item)
+{
+	const struct kv_clock clock = { 0 };
+	uint64_t start = kv_clock_now(&clock);
+	int rc = kv_engine_transfer(e, op, peer, item, 1, 0);
+
+	if (rc)
+		die(op == KV_ENGINE_WRITE ? "write" : "read", rc);
+	return (kv_clock_now(&clock) - start) / KV_NS_PER_MS;
+}
+
+static int
+pace(const char *peer, size_t bytes, unsigned ms)
+{
+	const struct kv_clock clock = { 0 };
+	struct kv_xfer_item item = { .local = memory_new(bytes), .len = bytes };
+	uint64_t write_ms = 0, read_ms = 0, wrong = 0, start;
+	unsigned n = 0;
+
+	open_engine("127.0.0.1:0");
+	item.remote = kv_engine_first_region(e, peer);
+	if (!item.remote || kv_engine_register(e, item.local, bytes))
+		die(peer, KV_EUNREACHABLE);
+	start = kv_clock_now(&clock);
+	while (kv_clock_now(&clock) - start < ms * KV_NS_PER_MS) {
+		engpeer_fill(item.local, 0, bytes, ++n);
+		write_ms = kv_max_u64(write_ms,
+				      timed(KV_ENGINE_WRITE, peer, &item));
+		memset(item.local, 0, bytes);
+		read_ms =
+			kv_max_u64(read_ms, timed(KV_ENGINE_READ, peer, &item));
+		wrong += engpeer_verify(item.local, 0, bytes, n);
+	}
+	printf("%u times, %llu ms to write, %llu ms to read: %llu wrong bytes\n",
+	       n, (unsigned long long)write_ms, (unsigned long long)read_ms,
+	       (unsigned long long)wrong);
+	kv_engine_close(e);
+	return wrong > 0;
+}
+
 int
 main(int argc, char **argv)
 {
@@ -244,6 +291,9 @@ main(int argc, char **argv)
 	if (argc == 5 && !strcmp(argv[1], "flood"))
 		return flood(argv[2], strtoul(argv[3], NULL, 10),
 			     (unsigned)atoi(argv[4]));
+	if (argc == 5 && !strcmp(argv[1], "pace"))
+		return pace(argv[2], strtoul(argv[3], NULL, 10),
+			    (unsigned)atoi(argv[4]));
 	fprintf(stderr, "engineio: unknown command\n");
 	return 64;
 }
