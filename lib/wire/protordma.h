@@ -75,7 +75,8 @@ struct kv_qpjoin {
 	struct kv_le32 qp;  /* as in struct kv_rail_word */
 	struct kv_le32 qpn; /* 24 bits, as of what follows: */
 	struct kv_le32 psn; /* of its first packet */
-	uint8_t near, far;  /* as in struct kv_rail_word, in both */
+	uint8_t near;       /* as in struct kv_rail_word, in both, */
+	uint8_t far;        /* and so is this */
 	struct kv_le16 lid; /* 0: none */
 	uint8_t gid[16];    /* zero: none */
 	uint8_t layer;      /* enum kv_rail_layer */

@@ -22,7 +22,7 @@ enum {
 #define ONE_WAY_NS UINT64_C(2500)
 
 static struct railcall calls[REQUESTS];
-static char names[REQUESTS][8];
+static char names[REQUESTS][16];
 
 static int
 setup(void **state)
