@@ -95,6 +95,12 @@ exits 69 'where no engine is' "$KV_BIN/kvdiag" --timeout=1s \
 	links 127.0.0.1:1
 like "$(cat "$T/err")" '^kvdiag: links: engine 127.0.0.1:1: ' 'a line says so'
 exits 64 'at what is no address' "$KV_BIN/kvdiag" links 'a b'
+exits 69 'variables of Mooncake' env MC_NONSENSE=1 MC_OTHER=2 MC_MTU=1024 \
+	"$KV_BIN/kvdiag" --timeout=1s links 127.0.0.1:1
+like "$(cat "$T/err")" \
+	'variables that mean nothing to kvpool: MC_NONSENSE, MC_OTHER$' \
+	'are named by engines, too, if they mean nothing here'
+is "$(grep -c MC_ "$T/err")" 1 'once'
 
 # case-020; 64 MiB of memory each, used again by the larger batches.
 ok 'batches of 1 to 65536 pieces from 4 threads' here batch \
