@@ -54,7 +54,7 @@ plug 0
 says a '^rxa0 +1 +active .* yes$' 'plugged in again'
 says b '^rxb0 +1 +active .* yes$' 'on both hosts'
 ip addr del 10.77.1.1/24 dev a1
-says a '^rxa1 .* fe80::[^ ]* 0 .* yes: no IP on the port: connected without the connection manager$' \
+says a '^rxa1 .* fe80::[^ ]* +0 .* yes: no IP on the port: connected without the connection manager$' \
 	'no address'
 ip addr add 10.77.1.1/24 dev a1
 says a '^rxa1 .* yes$' 'an address'
