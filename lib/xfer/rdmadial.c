@@ -30,6 +30,8 @@ word_of(int why)
 		return "ended by the other side";
 	case ENOSPC:
 		return "there are too many queue pairs";
+	case ENOLINK:
+		return "the other side does not offer that port any more";
 	case EDQUOT:
 		return "nobody used its queue pairs, and others wanted some";
 	case ENETDOWN:
@@ -118,7 +120,7 @@ rail_clear(struct kv_rdmalink *l, struct kv_rdmarail *rail)
 	uint64_t bits = rail->slots;
 
 	while (bits)
-		kv_rdmarail_drop(l->slots[kv_rdmalink_pop(&bits)], -ECANCELED);
+		kv_rdmarail_drop(l->slots[kv_rdmalink_pop(&bits)], -ENOLINK);
 	*rail = (struct kv_rdmarail){ 0 };
 	kv_rdmarail_share(l, rail);
 }

@@ -180,6 +180,9 @@ other_ports_take_their_place(void **state)
 	assert_true(railrig_is_same(&m));
 	assert_int_equal(kv_rdmalink_rails(railrig[0].l), 1);
 	assert_int_equal(kv_rdmalink_rails(railrig[1].l), 1);
+	assert_string_equal(kv_rdmalink_why(railrig[0].l),
+			    "dev0 port 1 to 10.0.0.2: the other side does not "
+			    "offer that port any more");
 	/* And the same list again changes nothing. */
 	kv_rdmalink_tell(railrig[1].l);
 	railrig_ms(100);
