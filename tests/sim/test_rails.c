@@ -121,185 +121,6 @@ what_cannot_be_had(void **state)
 	railcall_end();
 }
 
-/* ---- rails that fail ---- */
-
-static void
-after(uint64_t ns)
-{
-	cluster_run(cl, ns);
-}
-
-/* They are waited for once; what comes later is used. */
-static void
-rails_that_do_not_come_cost_half_a_second(void **state)
-{
-	uint64_t began;
-
-	(void)state;
-	railcall_begin(2, 1);
-	railcall_give("k", MIB);
-	/* The ports are there as soon as a process was. */
-	railcall_cut(0, 2, true);
-	began = cl->clock.ns;
-	assert_false(railcall_get_value("k", MIB, true));
-	assert_in_range(cl->clock.ns - began, 400 * KV_NS_PER_MS,
-			600 * KV_NS_PER_MS);
-	kv_link_drop(railcall_link(), -KV_ECLOSED);
-	began = cl->clock.ns;
-	assert_false(railcall_get_value("k", MIB, true));
-	assert_in_range(cl->clock.ns - began, 0, 50 * KV_NS_PER_MS);
-	railcall_cut(0, 2, false);
-	after(15 * KV_NS_PER_S);
-	assert_true(railcall_get_value("k", MIB, true));
-	railcall_end();
-}
-
-static void
-a_cut_rail_costs_a_get_nothing_but_time(void **state)
-{
-	struct railcall c;
-
-	(void)state;
-	railcall_begin(2, 1);
-	railcall_give("k", LARGE);
-	railcall_get_value("k", LARGE, true);
-	railcall_new(&c, LARGE, true);
-	railcall_get(&c, "k", 5 * KV_NS_PER_S);
-	after(KV_NS_PER_MS);
-	assert_false(c.is_done);
-	railcall_cut(0, 1, true);
-	assert_true(railcall_wait(&c) < 1500 * KV_NS_PER_MS);
-	assert_int_equal(c.gitem.status, 0);
-	railcall_check(&c, "k", 0, LARGE);
-	assert_int_equal(cluster_rdma_bytes(cl), 2 * LARGE);
-	railcall_free(&c);
-	/* The next ones do not even notice. */
-	assert_true(railcall_get_value("k", LARGE, false));
-	railcall_cut(0, 1, false);
-	after(10 * KV_NS_PER_S);
-	railcall_get_value("k", LARGE, false);
-	after(10 * KV_NS_PER_S);
-	assert_int_equal(kv_link_rails(railcall_link()), 2);
-	railcall_end();
-}
-
-static void
-a_cut_rail_costs_a_put_nothing_but_time(void **state)
-{
-	struct railcall c;
-
-	(void)state;
-	railcall_begin(2, 1);
-	railcall_put_value("first", MIB, false);
-	railcall_new(&c, LARGE, true);
-	railcall_put(&c, "k", 5 * KV_NS_PER_S);
-	after(KV_NS_PER_MS);
-	assert_false(c.is_done);
-	railcall_cut(0, 1, true);
-	assert_true(railcall_wait(&c) < 1500 * KV_NS_PER_MS);
-	assert_int_equal(c.pitem.status, 0);
-	railcall_free(&c);
-	assert_true(railcall_get_value("k", LARGE, true));
-	railcall_end();
-}
-
-/* Wherever it has got to: what asks goes by the rail that is cut. */
-static void
-requests_that_are_lost_are_asked_again(void **state)
-{
-	static const size_t sizes[] = { 4096, MIB };
-	struct railcall c;
-	char name[8];
-	uint64_t ns;
-	bool is_put;
-
-	(void)state;
-	for (unsigned i = 0; i < 40; i++) {
-		is_put = i & 1;
-		snprintf(name, sizeof(name), is_put ? "p%u" : "k", i);
-		ns = i / 4 * 2 * KV_NS_PER_US;
-		railcall_begin(2, i + 1);
-		railcall_give("k", sizes[i >> 1 & 1]);
-		railcall_get_value("k", sizes[i >> 1 & 1], true);
-		after(KV_NS_PER_MS);
-		railcall_new(&c, sizes[i >> 1 & 1], true);
-		if (is_put)
-			railcall_put(&c, name, 5 * KV_NS_PER_S);
-		else
-			railcall_get(&c, name, 5 * KV_NS_PER_S);
-		after(ns);
-		railcall_cut(0, 1, true);
-		assert_true(railcall_wait(&c) < 1500 * KV_NS_PER_MS);
-		assert_int_equal(is_put ? c.pitem.status : c.gitem.status, 0);
-		if (!is_put)
-			railcall_check(&c, name, 0, c.size);
-		railcall_free(&c);
-		railcall_get_value(name, sizes[i >> 1 & 1], true);
-		railcall_end();
-	}
-}
-
-/* Then TCP carries it. */
-static void
-all_rails_are_cut(void **state)
-{
-	struct railcall c;
-
-	(void)state;
-	railcall_begin(2, 1);
-	railcall_give("k", LARGE);
-	railcall_get_value("k", MIB * 40, true);
-	railcall_new(&c, LARGE, true);
-	railcall_get(&c, "k", 10 * KV_NS_PER_S);
-	after(KV_NS_PER_MS);
-	assert_false(c.is_done);
-	railcall_cut(0, 2, true);
-	assert_true(railcall_wait(&c) < 5 * KV_NS_PER_S);
-	assert_int_equal(c.gitem.status, 0);
-	railcall_check(&c, "k", 0, LARGE);
-	railcall_free(&c);
-	railcall_cut(0, 2, false);
-	after(10 * KV_NS_PER_S);
-	railcall_put_value("k2", LARGE, true);
-	after(10 * KV_NS_PER_S);
-	railcall_new(&c, LARGE, true);
-	railcall_put(&c, "k3", 10 * KV_NS_PER_S);
-	after(KV_NS_PER_MS);
-	assert_false(c.is_done);
-	railcall_cut(0, 2, true);
-	assert_true(railcall_wait(&c) < 5 * KV_NS_PER_S);
-	assert_int_equal(c.pitem.status, 0);
-	railcall_free(&c);
-	assert_false(railcall_get_value("k3", LARGE, true));
-	railcall_end();
-}
-
-/* Whatever a queue pair says, in the end the value is there. */
-static void
-queue_pairs_fail_in_all_ways(void **state)
-{
-	char name[8];
-
-	(void)state;
-	railcall_begin(2, 1);
-	railcall_give("k", 10 * MIB);
-	for (unsigned i = 0; i < SIMRAILS_STATUSES; i++) {
-		struct hca_fault f = { .status = simrails_statuses[i],
-				       .nth = 1 + i % 3 };
-
-		railcall_get_value("k", 10 * MIB, i % 2);
-		hca_fail_wr(simrails_port(rails, "n0", i % 2), &f);
-		railcall_get_value("k", 10 * MIB, i % 2);
-		hca_fail_wr(simrails_port(rails, "n0", i % 2), &f);
-		snprintf(name, sizeof(name), "p%u", i);
-		railcall_put_value(name, 5 * MIB, i % 2);
-		railcall_get_value(name, 5 * MIB, i % 2);
-		after(5 * KV_NS_PER_S);
-	}
-	assert_true(cluster_rdma_bytes(cl) > 10ull * MIB * SIMRAILS_STATUSES);
-	railcall_end();
-}
-
 /* ---- RDMA and nothing else ---- */
 
 static void
@@ -328,9 +149,9 @@ rdma_alone_or_not_at_all(void **state)
 	assert_true(c.pitem.status < 0);
 	railcall_free(&c);
 	railcall_cut(0, 2, false);
-	after(10 * KV_NS_PER_S);
+	cluster_run(cl, 10 * KV_NS_PER_S);
 	railcall_get_value("tiny", 100, false);
-	after(10 * KV_NS_PER_S);
+	cluster_run(cl, 10 * KV_NS_PER_S);
 	assert_true(railcall_get_value("k", MIB, false));
 	railcall_end();
 }
@@ -358,26 +179,26 @@ rails_come_back_when_they_are_wanted(void **state)
 	assert_true(railcall_put_value("k", MIB, true));
 	railcall_put_value("tiny", 100, true);
 	assert_false(rest());
-	after(2 * KV_NS_PER_S);
+	cluster_run(cl, 2 * KV_NS_PER_S);
 	for (unsigned i = 0; i < 4; i++) {
 		assert_true(rest());
 		assert_int_equal(kv_link_rails(railcall_link()), 0);
-		after(KV_NS_PER_S);
+		cluster_run(cl, KV_NS_PER_S);
 		/* What is small does not need them. */
 		assert_false(railcall_get_value("tiny", 100, true));
-		after(KV_NS_PER_S);
+		cluster_run(cl, KV_NS_PER_S);
 		assert_int_equal(kv_link_rails(railcall_link()), 0);
 		snprintf(name, sizeof(name), "k%u", i);
 		if (i % 2)
 			assert_false(railcall_put_value(name, MIB, true));
 		else
 			assert_false(railcall_get_value("k", MIB, true));
-		after(KV_NS_PER_S / 50);
+		cluster_run(cl, KV_NS_PER_S / 50);
 		assert_int_equal(kv_link_rails(railcall_link()), 2);
 		assert_true(railcall_get_value("k", MIB, true));
 		snprintf(name, sizeof(name), "l%u", i);
 		assert_true(railcall_put_value(name, MIB, true));
-		after(2 * KV_NS_PER_S);
+		cluster_run(cl, 2 * KV_NS_PER_S);
 	}
 	railcall_end();
 }
@@ -394,7 +215,7 @@ a_put_keeps_its_queue_pairs(void **state)
 	hca_rate(simrails_port(rails, far->host, 0), (double)LARGE / 3e9);
 	railcall_new(&c, LARGE, true);
 	railcall_put(&c, "k2", 20 * KV_NS_PER_S);
-	after(2 * KV_NS_PER_S);
+	cluster_run(cl, 2 * KV_NS_PER_S);
 	assert_false(c.is_done);
 	assert_false(rest());
 	railcall_wait(&c);
@@ -415,10 +236,10 @@ rdma_alone_waits_for_its_rails(void **state)
 	far->hub.rdma_only = true;
 	assert_true(railcall_put_value("k", MIB, true));
 	for (unsigned i = 0; i < 3; i++) {
-		after(2 * KV_NS_PER_S);
+		cluster_run(cl, 2 * KV_NS_PER_S);
 		assert_true(rest());
 		assert_true(railcall_get_value("k", MIB, true));
-		after(2 * KV_NS_PER_S);
+		cluster_run(cl, 2 * KV_NS_PER_S);
 		assert_true(rest());
 		snprintf(name, sizeof(name), "k%u", i);
 		assert_true(railcall_put_value(name, MIB, true));
@@ -471,7 +292,7 @@ people_are_told_why_not(void **state)
 	railcall_get_value("k", MIB, true);
 	assert_int_equal(kv_link_rails(railcall_link()), 0);
 	assert_string_equal(why(), "no rail came up in time");
-	after(2 * KV_NS_PER_S);
+	cluster_run(cl, 2 * KV_NS_PER_S);
 	assert_non_null(strstr(why(), ": no answer"));
 	railcall_end();
 }
@@ -488,7 +309,7 @@ and_when_it_is_over(void **state)
 	expect_path(KV_HUB_PATH_TCP);
 	assert_true(*why() != '\0');
 	railcall_cut(0, 1, false);
-	after(10 * KV_NS_PER_S);
+	cluster_run(cl, 10 * KV_NS_PER_S);
 	assert_true(railcall_get_value("k", MIB, true));
 	assert_string_equal(why(), "");
 	railcall_end();
@@ -596,12 +417,6 @@ main(void)
 		cmocka_unit_test(values_of_all_sizes_by_eight_rails),
 		cmocka_unit_test(a_part_of_a_value),
 		cmocka_unit_test(what_cannot_be_had),
-		cmocka_unit_test(rails_that_do_not_come_cost_half_a_second),
-		cmocka_unit_test(a_cut_rail_costs_a_get_nothing_but_time),
-		cmocka_unit_test(a_cut_rail_costs_a_put_nothing_but_time),
-		cmocka_unit_test(requests_that_are_lost_are_asked_again),
-		cmocka_unit_test(all_rails_are_cut),
-		cmocka_unit_test(queue_pairs_fail_in_all_ways),
 		cmocka_unit_test(rdma_alone_or_not_at_all),
 		cmocka_unit_test(people_are_told_why_not),
 		cmocka_unit_test(and_when_it_is_over),

@@ -14,12 +14,6 @@ enum {
 	LARGE = 40 * MIB,
 };
 
-static void
-after(uint64_t ns)
-{
-	cluster_run(cl, ns);
-}
-
 /* ---- who dies ---- */
 
 static void
@@ -37,7 +31,7 @@ an_owner_that_is_killed_is_noticed(void **state)
 			railcall_put(&c, "p", 5 * KV_NS_PER_S);
 		else
 			railcall_get(&c, "k", 5 * KV_NS_PER_S);
-		after(KV_NS_PER_MS);
+		cluster_run(cl, KV_NS_PER_MS);
 		assert_false(c.is_done);
 		cluster_node_kill(cl, 0);
 		assert_true(railcall_wait(&c) < 3 * KV_NS_PER_S);
@@ -63,7 +57,7 @@ a_requester_that_is_killed_leaves_nothing(void **state)
 			railcall_put(&c, "p", 5 * KV_NS_PER_S);
 		else
 			railcall_get(&c, "k", 5 * KV_NS_PER_S);
-		after(KV_NS_PER_MS);
+		cluster_run(cl, KV_NS_PER_MS);
 		assert_false(c.is_done);
 		simnet_process_exit(cl->net, far->pid);
 		cl->o.rdma->exit(cl->o.rdma, far->pid);
@@ -74,7 +68,7 @@ a_requester_that_is_killed_leaves_nothing(void **state)
 		railcall_check_untouched(&c);
 		free(c.bytes);
 		cluster_requester_kill(cl, 1);
-		after(2 * KV_NS_PER_S);
+		cluster_run(cl, 2 * KV_NS_PER_S);
 		railcall_new(&c, LARGE, true);
 		railcall_get(&c, "p", 5 * KV_NS_PER_S);
 		railcall_wait(&c);
@@ -121,7 +115,7 @@ a_silent_owner_is_given_up(void **state)
 			railcall_put(&c, "p", 20 * KV_NS_PER_S);
 		else
 			railcall_get(&c, "k", 20 * KV_NS_PER_S);
-		after(KV_NS_PER_MS);
+		cluster_run(cl, KV_NS_PER_MS);
 		assert_false(c.is_done);
 		railcall_cut(0, 2, true);
 		simnet_cut(cl->net, "n0", far->host);
@@ -154,7 +148,7 @@ a_get_past_its_deadline_gives_its_memory_back(void **state)
 		railcall_new(&c, LARGE, i % 2);
 		railcall_get(&c, "k", (200 + 500 * i) * KV_NS_PER_US);
 		while (!c.is_done)
-			after(10 * KV_NS_PER_US);
+			cluster_run(cl, 10 * KV_NS_PER_US);
 		if (c.gitem.status == 0)
 			railcall_check(&c, "k", 0, LARGE);
 		else
@@ -181,11 +175,11 @@ a_small_get_past_its_deadline_is_over(void **state)
 	for (unsigned i = 0; i < 40; i++) {
 		if (i % 4 == 0)
 			railcall_get_value("k", 1000, true);
-		after(10 * KV_NS_PER_MS);
+		cluster_run(cl, 10 * KV_NS_PER_MS);
 		railcall_new(&c, 1000, i % 2);
 		railcall_get(&c, "k", (20 + 50 * i) * KV_NS_PER_US);
 		while (!c.is_done)
-			after(10 * KV_NS_PER_US);
+			cluster_run(cl, 10 * KV_NS_PER_US);
 		if (c.gitem.status == 0)
 			railcall_check(&c, "k", 0, 1000);
 		else
@@ -214,11 +208,11 @@ a_put_past_its_deadline_is_not_fed_with_other_bytes(void **state)
 		railcall_new(&c, LARGE, i % 2);
 		railcall_put(&c, name, (200 + 500 * i) * KV_NS_PER_US);
 		while (!c.is_done)
-			after(10 * KV_NS_PER_US);
+			cluster_run(cl, 10 * KV_NS_PER_US);
 		if (c.pitem.status != 0)
 			assert_int_equal(c.pitem.status, -KV_ETIMEOUT);
 		memset(c.bytes, 0x33, c.size);
-		after(KV_NS_PER_S);
+		cluster_run(cl, KV_NS_PER_S);
 		railcall_new(&g, LARGE, true);
 		railcall_get(&g, name, 5 * KV_NS_PER_S);
 		railcall_wait(&g);
