@@ -49,6 +49,7 @@ group_drop(struct kv_getgroup *g, int status)
 	kv_rpc_cancel(&g->base.call); /* or it is asked again by another way */
 	if (is_moving(g)) {
 		kv_link_rx_del(&g->rx);
+		kv_getgroup_rdma_ignore(g);
 		kv_link_drop_data(to, status);
 	}
 	group_free(g);
@@ -82,8 +83,10 @@ static void
 group_go_on(struct kv_getgroup *g)
 {
 	g->is_pausing = false;
-	if (g->end.to)
+	if (g->end.to) {
+		kv_getgroup_rdma_ignore(g);
 		kv_link_drop_data(g->base.to, -KV_ETIMEOUT);
+	}
 	kv_windows_fini(&g->windows);
 	kv_group_next(&g->base);
 }

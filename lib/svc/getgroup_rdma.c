@@ -62,6 +62,19 @@ kv_getgroup_rdma_await(struct kv_getgroup *g)
 	kv_rdmalink_await(g->base.to->rails, &g->end);
 }
 
+static void
+ignored(struct kv_rdmaend *e, int status)
+{
+	(void)e;
+	(void)status;
+}
+
+void
+kv_getgroup_rdma_ignore(struct kv_getgroup *g)
+{
+	g->end.done = ignored;
+}
+
 void
 kv_getgroup_rdma_forget(struct kv_getgroup *g)
 {

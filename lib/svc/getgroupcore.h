@@ -58,6 +58,9 @@ void kv_getgroup_answered(struct kv_call *call, int status,
 void kv_getgroup_rdma_await(struct kv_getgroup *g);
 /* GET_R says what comes so. True: the frame is over. */
 bool kv_getgroup_rdma_answered(struct kv_getgroup *g);
+/* The frame is given up, and the link fences it at once: what the end says then
+ * is of no use, even if all was written. */
+void kv_getgroup_rdma_ignore(struct kv_getgroup *g);
 /* Nothing is written for it, as GET_R has said. */
 void kv_getgroup_rdma_forget(struct kv_getgroup *g);
 

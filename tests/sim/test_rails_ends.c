@@ -162,6 +162,63 @@ a_get_past_its_deadline_gives_its_memory_back(void **state)
 	railcall_end();
 }
 
+/* False: it was over before so many turns of the loop. */
+static bool
+give_up_after(struct railcall *c, bool is_put, unsigned turns)
+{
+	uint64_t next;
+
+	for (; turns > 0 && !c->is_done; turns--) {
+		next = kv_loop_next(cl->loop);
+		if (next > cl->clock.ns)
+			cl->clock.ns = next;
+		kv_loop_turn(cl->loop, 0);
+	}
+	if (c->is_done)
+		return false;
+	if (is_put)
+		kv_putop_abort(&c->put, -KV_ETIMEOUT);
+	else
+		kv_getop_abort(&c->get, -KV_ETIMEOUT);
+	assert_true(c->is_done);
+	return true;
+}
+
+/* Also when all has come, and nobody was told yet. */
+static void
+calls_are_given_up_after_each_turn(void **state)
+{
+	unsigned n_late, turns;
+	struct railcall c;
+	char name[8];
+	bool is_put;
+
+	(void)state;
+	for (unsigned way = 0; way < 4; way++) {
+		is_put = way & 1;
+		n_late = 0;
+		railcall_begin(2, way + 1);
+		railcall_give("k", MIB);
+		railcall_get_value("k", MIB, true);
+		for (turns = 0; turns < 120; turns++) {
+			snprintf(name, sizeof(name), is_put ? "p%u" : "k",
+				 turns);
+			railcall_new(&c, MIB, way & 2);
+			if (is_put)
+				railcall_put(&c, name, 5 * KV_NS_PER_S);
+			else
+				railcall_get(&c, name, 5 * KV_NS_PER_S);
+			n_late += give_up_after(&c, is_put, turns);
+			railcall_check_untouched(&c);
+			railcall_free(&c);
+			/* Rails are back. */
+			railcall_get_value("k", MIB, true);
+		}
+		assert_in_range(n_late, 20, 119);
+		railcall_end();
+	}
+}
+
 /* Their values come in the answer, perhaps by a way of their own. */
 static void
 a_small_get_past_its_deadline_is_over(void **state)
@@ -237,6 +294,7 @@ main(void)
 		cmocka_unit_test(a_slow_owner_is_waited_for),
 		cmocka_unit_test(a_silent_owner_is_given_up),
 		cmocka_unit_test(a_get_past_its_deadline_gives_its_memory_back),
+		cmocka_unit_test(calls_are_given_up_after_each_turn),
 		cmocka_unit_test(a_small_get_past_its_deadline_is_over),
 		cmocka_unit_test(
 			a_put_past_its_deadline_is_not_fed_with_other_bytes),
