@@ -119,6 +119,20 @@ on_attempt_over(struct kv_timer *t)
 	try_next(KV_CONTAINER_OF(t, struct kv_dial, timer), -ETIMEDOUT);
 }
 
+/* A socket for family `af`, or -errno. What it leaves behind, in TIME_WAIT, of a
+ * local port that the kernel chose keeps no daemon from listening there. */
+static int
+open_socket(int af)
+{
+	const int on = 1;
+	kv_auto_close int fd =
+		socket(af, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+
+	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)))
+		return -errno;
+	return kv_steal_fd(&fd);
+}
+
 /* 0: under way, or connected. */
 static int
 try_one(struct kv_dial *d, const struct kv_lookup_addr *to)
@@ -127,10 +141,9 @@ try_one(struct kv_dial *d, const struct kv_lookup_addr *to)
 	uint64_t share = (d->deadline_ns - now) / (d->to.n - d->next + 1);
 	int err;
 
-	d->fd = socket(to->addr.sa.sa_family,
-		       SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	d->fd = open_socket(to->addr.sa.sa_family);
 	if (d->fd < 0)
-		return -errno;
+		return d->fd;
 	if (!connect(d->fd, &to->addr.sa, to->len)) {
 		finish(d, 0);
 		return 0;

@@ -542,6 +542,29 @@ nothing_connects_to_itself(void **state)
 	netpair_close(&p);
 }
 
+/* It has closed first: its end waits in TIME_WAIT, on the one port that there
+ * was to choose. */
+static void
+a_port_that_was_dialled_from_can_be_listened_on(void **state)
+{
+	struct netpair p;
+	int err = 0;
+
+	(void)state;
+	netpair_listen(&p, "127.0.0.1:0");
+	put_file("/proc/sys/net/ipv4/ip_local_port_range", "23456 23456");
+	assert_int_equal(netpair_dial(&p, p.bound, 2000), 0);
+	put_file("/proc/sys/net/ipv4/ip_local_port_range", "32768 60999");
+	NETPAIR_WAIT(&p, p.far);
+	netpair_close_stream(&p.near);
+	netpair_close_stream(&p.far);
+	p.net->unlisten(p.net, p.listener);
+	p.listener = listen_again(&p, "127.0.0.1:23456", &err);
+	assert_int_equal(err, 0);
+	assert_non_null(p.listener);
+	netpair_close(&p);
+}
+
 static void
 tcp_gives_up_on_a_silent_peer_within_seconds(void **state)
 {
@@ -587,6 +610,7 @@ main(void)
 		ALONE(a_name_that_does_not_resolve_is_told),
 		ALONE(a_slow_name_server_holds_nobody_up),
 		ALONE(nothing_connects_to_itself),
+		ALONE(a_port_that_was_dialled_from_can_be_listened_on),
 		NETPAIR_TIGHT(tcp_gives_up_on_a_silent_peer_within_seconds),
 	};
 
