@@ -119,8 +119,8 @@ on_attempt_over(struct kv_timer *t)
 	try_next(KV_CONTAINER_OF(t, struct kv_dial, timer), -ETIMEDOUT);
 }
 
-/* A socket for family `af`, or -errno. What it leaves behind, in TIME_WAIT, of a
- * local port that the kernel chose keeps no daemon from listening there. */
+/* Of family `af`, or -errno. What is left of it in TIME_WAIT keeps no daemon
+ * from listening on the port that the kernel chose for it. */
 static int
 open_socket(int af)
 {
