@@ -69,7 +69,7 @@ kv_rdmafeed_ports(struct kv_rdmaxfer *x)
 /* ---- posting ---- */
 
 /* Of one that is used. */
-static struct kv_rdmaslot *
+static KV_INLINE struct kv_rdmaslot *
 rail_slot(const struct kv_rdmalink *l, unsigned rail)
 {
 	uint64_t bits = l->rails[rail].up;
@@ -130,6 +130,12 @@ sge_of(const struct kv_rdmarange *r, unsigned port)
 	};
 }
 
+static const uint8_t opcodes[] = {
+	[KV_RDMAXFER_READ] = IBV_WR_RDMA_READ,
+	[KV_RDMAXFER_WRITE] = IBV_WR_RDMA_WRITE,
+	[KV_RDMAXFER_WRITE_ALONE] = IBV_WR_RDMA_WRITE,
+};
+
 static KV_INLINE void
 slice_fill(struct kv_rdmaslice *s, uint64_t now)
 {
@@ -144,8 +150,7 @@ slice_fill(struct kv_rdmaslice *s, uint64_t now)
 	s->sges[0] = sge_of(&part->near[0], port);
 	for (i = 1; i < n; i++)
 		s->sges[i] = sge_of(&part->near[i], port);
-	wr->opcode = s->x->kind == KV_RDMAXFER_READ ? IBV_WR_RDMA_READ
-						    : IBV_WR_RDMA_WRITE;
+	wr->opcode = opcodes[s->x->kind];
 	wr->sg_list = s->sges;
 	wr->num_sge = (int)n;
 	wr->wr.rdma.remote_addr = part->far.addr;
