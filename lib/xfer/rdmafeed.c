@@ -137,21 +137,19 @@ static const uint8_t opcodes[] = {
 };
 
 static KV_INLINE void
-slice_fill(struct kv_rdmaslice *s, uint64_t now)
+slice_fill(struct kv_rdmaslot *slot, struct kv_rdmaslice *s,
+	   enum kv_rdmaxfer_kind kind, uint64_t now)
 {
 	const struct kv_rdmapart *part = &s->part;
-	unsigned i, n = part->n_near, port;
+	unsigned i, n = part->n_near, port = slot->rail->near;
 	struct ibv_send_wr *wr = &s->w.wr;
-	struct kv_rdmaslot *slot = s->slot;
 	struct kv_rdmalink *l = slot->l;
 	uint64_t bytes = part->far.len;
 
-	port = slot->rail->near;
 	s->sges[0] = sge_of(&part->near[0], port);
 	for (i = 1; i < n; i++)
 		s->sges[i] = sge_of(&part->near[i], port);
-	wr->opcode = opcodes[s->x->kind];
-	wr->sg_list = s->sges;
+	wr->opcode = opcodes[kind];
 	wr->num_sge = (int)n;
 	wr->wr.rdma.remote_addr = part->far.addr;
 	wr->wr.rdma.rkey = part->far.mem->keys[slot->far];
@@ -191,7 +189,7 @@ feed_again(struct kv_rdmalink *l, struct kv_rdmaxfer *x, uint32_t rails,
 		s = slice_new(slot, x, now);
 		s->part = old->part;
 		s->failures = old->failures;
-		slice_fill(s, now);
+		slice_fill(slot, s, x->kind, now);
 		kv_list_del(&old->link);
 		kv_rdmamove_release(old);
 	}
@@ -213,7 +211,7 @@ feed_rest(struct kv_rdmalink *l, struct kv_rdmaxfer *x, uint32_t rails,
 			return false;
 		s = slice_new(slot, x, now);
 		kv_rdmaplan_take(&x->plan, bytes, &s->part);
-		slice_fill(s, now);
+		slice_fill(slot, s, x->kind, now);
 	}
 	return true;
 }
@@ -230,6 +228,7 @@ end_post(struct kv_rdmaslot *slot, struct kv_rdmaxfer *x)
 	if (x->kind == KV_RDMAXFER_WRITE) {
 		s->w.wr = (struct ibv_send_wr){
 			.opcode = IBV_WR_RDMA_WRITE_WITH_IMM,
+			.sg_list = s->sges,
 			.imm_data = htobe32(
 				kv_rdmaend_word(x->number, x->round, x->ends)),
 		};

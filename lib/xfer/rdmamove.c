@@ -110,13 +110,14 @@ kv_rdmamove_there(struct kv_rdmaxfer *x)
 	drop_rest(x->to, x);
 }
 
-static void
+static KV_NOINLINE void
 slice_failed(struct kv_rdmaslice *s, int status)
 {
 	struct kv_rdmaxfer *x = s->x;
 	struct kv_rdmalink *l = x->to;
 	bool is_ours = status == -EACCES || status == -EFAULT;
 
+	kv_rdmarail_die(s->slot, status);
 	if (is_ours)
 		kv_rdmamove_abort(x, status);
 	if (!s->slot->is_innocent && ++s->failures >= KV_RDMALINK_TRIES)
@@ -148,24 +149,20 @@ kv_rdmamove_done(struct kv_rdmawr *w, int status)
 	struct kv_rdmarail *rail = slot->rail;
 	struct kv_rdmaxfer *x = s->x;
 	struct kv_rdmalink *l = x->to;
-	uint64_t bytes = s->part.far.len;
 
 	slot->progress_ns = kv_loop_now(l->loop);
 	if (rail) {
-		slot->under_way -= bytes;
+		slot->under_way -= s->part.far.len;
 		kv_rdmashare_done(&l->share, slot->at, slot->progress_ns,
-				  bytes);
+				  s->part.far.len);
+		if (status == 0)
+			ramp(l, rail, s->part.far.len);
 	}
-	x->out--;
-	if (status == 0) {
-		if (rail)
-			ramp(l, rail, bytes);
+	if (status == 0)
 		kv_rdmamove_release(s);
-	} else {
-		kv_rdmarail_die(slot, status);
+	else
 		slice_failed(s, status);
-	}
-	if (x->out == 0 && is_finished(l, x))
+	if (--x->out == 0 && is_finished(l, x))
 		finish(l, x);
 	kv_rdmamove_wake(l);
 }

@@ -198,10 +198,23 @@ unsignalled(const struct kv_rdmaqp *qp, int status)
 	return status == -ECANCELED && qp->cq->port->is_soft ? status : 0;
 }
 
+/* The n-th has failed, or is the last one of end(). */
+static KV_NOINLINE void
+failure_take(struct kv_rdmaqp *qp, uint64_t n, int status)
+{
+	if (n == qp->head + 1) {
+		come_back(qp, qp->head, unsignalled(qp, status));
+		kv_loop_defer(qp->cq->loop, &qp->over);
+		return;
+	}
+	come_back(qp, n - 1, unsignalled(qp, status));
+	end(qp, status);
+	come_back(qp, n, status);
+}
+
 bool
 kv_rdmaqp_take(struct kv_rdmaqp *qp, const struct ibv_wc *wc)
 {
-	int status = errno_of(wc->status);
 	uint64_t n = wc->wr_id - qp->life;
 
 	if (wc->wr_id < KV_RDMACQ_RECEIVES_MAX)
@@ -209,68 +222,68 @@ kv_rdmaqp_take(struct kv_rdmaqp *qp, const struct ibv_wc *wc)
 	if (wc->wr_id >> LIFE_SHIFT != qp->life >> LIFE_SHIFT)
 		return false;
 	assert(n > qp->tail && n <= qp->head + 1);
-	if (status == 0 && is_doubtful(qp, n)) {
+	if (wc->status == IBV_WC_SUCCESS && is_doubtful(qp, n))
 		doubt(qp, n);
-		return false;
-	}
-	if (n == qp->head + 1) {
-		come_back(qp, qp->head, unsignalled(qp, status));
-		kv_loop_defer(qp->cq->loop, &qp->over);
-		return false;
-	}
-	if (status < 0) {
-		come_back(qp, n - 1, unsignalled(qp, status));
-		end(qp, status);
-	}
-	come_back(qp, n, status);
+	else if (wc->status == IBV_WC_SUCCESS && n <= qp->head)
+		come_back(qp, n, 0);
+	else
+		failure_take(qp, n, errno_of(wc->status));
 	return false;
 }
 
 /* ---- posting ---- */
 
-/* Links them, and has them told now and then. */
+/* Links them. The last one is told, and so is one of each quarter of the queue.
+ */
 static void
-chain(struct kv_rdmaqp *qp, struct kv_rdmawr *const *wrs, unsigned n)
+chain(const struct kv_rdmaqp *qp, struct kv_rdmawr *const *wrs, unsigned n)
 {
-	unsigned i, silent = qp->silent, silent_max = qp->depth / 4;
-	uint64_t head = qp->head, life = qp->life;
-	struct ibv_send_wr *wr;
+	uint64_t head = qp->head, life = qp->life, mask = qp->depth - 1;
+	struct kv_rdmawr **posted = qp->posted;
+	struct ibv_send_wr *wr = &wrs[0]->wr;
+	uint64_t i, often = mask / 4;
 
-	for (i = 0; i < n; i++) {
-		wr = &wrs[i]->wr;
-		*place(qp, head++) = wrs[i];
+	for (i = 0;; i++) {
+		posted[head++ & mask] = wrs[i];
 		wr->wr_id = life | head;
-		wr->next = i + 1 < n ? &wrs[i + 1]->wr : NULL;
-		wr->send_flags &= ~(unsigned)IBV_SEND_SIGNALED;
-		if (++silent < silent_max && i + 1 < n)
-			continue;
-		wr->send_flags |= IBV_SEND_SIGNALED;
-		silent = 0;
+		if (i + 1 == n)
+			break;
+		wr->send_flags = (i & often) == often ? IBV_SEND_SIGNALED : 0;
+		wr->next = &wrs[i + 1]->wr;
+		wr = wr->next;
 	}
-	qp->silent = silent;
+	wr->send_flags = IBV_SEND_SIGNALED;
+	wr->next = NULL;
 }
 
-void
-kv_rdmaqp_post(struct kv_rdmaqp *qp, struct kv_rdmawr *const *wrs, unsigned n)
+/* From that one on. */
+static KV_NOINLINE void
+post_failed(struct kv_rdmaqp *qp, struct kv_rdmawr *const *wrs, unsigned n,
+	    const struct ibv_send_wr *bad)
 {
-	struct ibv_send_wr *bad = NULL;
 	unsigned i;
-	int rc;
 
-	assert(n > 0 && n <= kv_rdmaqp_room(qp));
-	chain(qp, wrs, n);
-	rc = ibv_post_send(qp->qp, &wrs[0]->wr, &bad);
-	if (rc == 0) {
-		qp->head += n;
-		kv_rdmacq_wake(qp->cq);
-		return;
-	}
 	for (i = 0; i < n && &wrs[i]->wr != bad; i++)
 		;
 	qp->head += i;
 	end(qp, -EIO);
 	for (; i < n; i++)
 		wrs[i]->done(wrs[i], -EIO);
+}
+
+void
+kv_rdmaqp_post(struct kv_rdmaqp *qp, struct kv_rdmawr *const *wrs, unsigned n)
+{
+	struct ibv_send_wr *bad = NULL;
+
+	assert(n > 0 && n <= kv_rdmaqp_room(qp));
+	chain(qp, wrs, n);
+	if (ibv_post_send(qp->qp, &wrs[0]->wr, &bad) == 0) {
+		qp->head += n;
+		kv_rdmacq_wake(qp->cq);
+		return;
+	}
+	post_failed(qp, wrs, n, bad);
 }
 
 /* ---- making ---- */

@@ -42,8 +42,8 @@ enum kv_rdmaqp_state {
 };
 
 /*
- * One work request; its owner fills in wr but for wr_id and the flag of being
- * signalled, and keeps it, and what it points to, until `done` was called.
+ * One work request; its owner fills in wr but for wr_id, next and send_flags,
+ * and keeps it, and what it points to, until `done` was called.
  * status: 0; -ECANCELED (behind one that failed, or fenced), -ETIMEDOUT (the
  * other end does not answer), -EACCES (it forbids it), -EFAULT (this end does),
  * -ENOBUFS (no receive there), -EIO.
@@ -88,7 +88,6 @@ struct kv_rdmaqp {
 	uint64_t head, tail; /* posted, and come back, ever */
 	uint64_t life;       /* in ids of work: not what an earlier one had
 			      * posted that had the same number */
-	unsigned silent;     /* posted since the last one that was signalled */
 };
 
 struct kv_rdmaqp_opts {

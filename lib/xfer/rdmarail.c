@@ -92,6 +92,7 @@ kv_rdmarail_equip(struct kv_rdmaslot *s)
 	for (i = 0; i < KV_RDMALINK_DEPTH; i++) {
 		s->slices[i].slot = s;
 		s->slices[i].w.done = kv_rdmamove_done;
+		s->slices[i].w.wr.sg_list = s->slices[i].sges;
 		s->idle[i] = &s->slices[i];
 	}
 	return true;
