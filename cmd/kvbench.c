@@ -268,7 +268,11 @@ main(int argc, char **argv)
 			.rounds = 5,
 		},
 	};
-	const struct kv_opts_program program = { &argp, &in, KV_CONF_TOOL };
+	const struct kv_opts_program program = {
+		&argp,
+		&in,
+		KV_CONF_TOOL | KV_CONF_DIALER | KV_CONF_MOVER,
+	};
 	struct kvbench *b = &in.bench;
 	int rc, printed = 0;
 

@@ -278,6 +278,8 @@ engine_open(struct kvbench_link_job *r, const struct kvbench_link_path *p,
 		.no_attach = !r->l->local,
 		.protocol = p->protocol == KV_PROTOCOL_RDMA ? "rdma" : "tcp",
 		.device = p->devices,
+		.qps = r->l->client.qps,
+		.slice_bytes = r->l->client.slice_bytes,
 	};
 
 	return kv_engine_open(&o, err, n);

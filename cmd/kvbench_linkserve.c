@@ -297,6 +297,8 @@ listen_at(struct server *s)
 			    : s->l->protocol == KV_PROTOCOL_RDMA ? "rdma"
 								 : "auto",
 		.device = s->l->devices,
+		.qps = s->l->client.qps,
+		.slice_bytes = s->l->client.slice_bytes,
 	};
 	struct kv_addr a;
 

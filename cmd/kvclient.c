@@ -176,8 +176,12 @@ static int
 rdma_open(struct daemon *d, const struct kv_opts *o)
 {
 	char err[512];
-	int rc = kv_rdmaopen(kv_opts_protocol(o), o->conf.device_name, &d->rdma,
-			     err, sizeof(err));
+	const struct kv_rdmaopen_opts r = {
+		.protocol = kv_opts_protocol(o),
+		.devices = o->conf.device_name,
+		.slice_bytes = kv_opts_slice_bytes(o),
+	};
+	int rc = kv_rdmaopen(&r, &d->rdma, err, sizeof(err));
 
 	if (rc == 0)
 		return 0;

@@ -93,7 +93,11 @@ main(int argc, char **argv)
 		.doc = "Get objects out of the pool. Without KEY, --batch and"
 		       " --exist read keys from stdin, one a line.",
 	};
-	const struct kv_opts_program program = { &argp, &o, KV_CONF_TOOL };
+	const struct kv_opts_program program = {
+		&argp,
+		&o,
+		KV_CONF_TOOL | KV_CONF_DIALER,
+	};
 
 	return kv_tool_main(&o.common, &program, argc, argv, run);
 }

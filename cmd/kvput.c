@@ -101,7 +101,11 @@ main(int argc, char **argv)
 		.doc = "Put a file (- or none: stdin) into the pool, under KEY."
 		       " A key that exists keeps its value, which is success.",
 	};
-	const struct kv_opts_program program = { &argp, &o, KV_CONF_TOOL };
+	const struct kv_opts_program program = {
+		&argp,
+		&o,
+		KV_CONF_TOOL | KV_CONF_DIALER,
+	};
 
 	return kv_tool_main(&o.common, &program, argc, argv, run);
 }

@@ -134,6 +134,11 @@ struct kv_client_opts {
 	 * has them, separated by commas. NULL, "": all. */
 	enum kv_protocol protocol;
 	const char *devices;
+	/* Queue pairs of a rail that it dials, 1 to 4, and bytes of a work
+	 * request of its own node (segment_bytes), 64 KiB to 1 GiB. 0: what
+	 * MC_NUM_QP_PER_EP and MC_SLICE_SIZE say, or 2 and 1 MiB. */
+	uint32_t qps;
+	uint64_t slice_bytes;
 };
 
 /*
@@ -428,6 +433,8 @@ struct kv_engine_opts {
 	const char *protocol;
 	/* RDMA devices, names or patterns, "mlx5_0, mlx5_2*"; NULL: all. */
 	const char *device;
+	uint32_t qps;         /* as in struct kv_client_opts */
+	uint64_t slice_bytes; /* the same */
 };
 
 /* opts may be NULL. NULL on failure, with one line in err, which else is "". */

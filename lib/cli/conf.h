@@ -32,6 +32,9 @@ enum kv_conf_who {
 	KV_CONF_MASTER = 1, /* kvmaster */
 	KV_CONF_CLIENT = 2, /* kvclient */
 	KV_CONF_TOOL = 4,   /* kvput, kvget, kvrm, kvdiag, kvbench */
+	/* And some of the tools: */
+	KV_CONF_DIALER = 8, /* values come and go: kvput, kvget, kvbench */
+	KV_CONF_MOVER = 16, /* it moves bytes itself: kvbench */
 };
 
 enum kv_conf_source {
@@ -51,6 +54,8 @@ struct kv_conf {
 	char master_server_address[KV_CONF_TEXT_SIZE];
 	char protocol[KV_CONF_TEXT_SIZE];
 	char device_name[KV_CONF_TEXT_SIZE];
+	uint16_t qps;       /* both: the environment's if the source is the */
+	int64_t slice_size; /* default: kv_opts_qps() */
 
 	/* Ours. */
 	char host[KV_CONF_TEXT_SIZE];   /* "": found out at start */

@@ -19,6 +19,12 @@
 
 #define TEXT_SIZE (KV_CONFTYPE_TEXT_MAX + 1)
 
+enum {
+	QPS_MAX = 4, /* as in xfer/mcenv.h */
+	SLICE_MIN = 64 << 10,
+	SLICE_MAX = 1 << 30,
+};
+
 KV_PRINTF(2, 3)
 static int
 refuse(struct kv_conftype_why *why, const char *fmt, ...)
@@ -474,6 +480,71 @@ const struct kv_conftype kv_conftype_port = {
 	.read = port_read,
 	.set = port_set,
 	.show = port_show,
+};
+
+static int
+qps_set(void *field, const char *text, struct kv_conftype_why *why)
+{
+	uint64_t n;
+
+	if (kv_str_u64(text, 1, QPS_MAX, &n) < 0)
+		return refuse(why, "'%s' is no number from 1 to %d", text,
+			      QPS_MAX);
+	*(uint16_t *)field = (uint16_t)n;
+	return 0;
+}
+
+static int
+qps_read(void *field, struct kv_jsonscan_span value,
+	 struct kv_conftype_why *why)
+{
+	char buf[TEXT_SIZE];
+	int rc = read_number(buf, value, why);
+
+	return rc < 0 ? rc : qps_set(field, buf, why);
+}
+
+const struct kv_conftype kv_conftype_qps = {
+	.size = sizeof(uint16_t),
+	.read = qps_read,
+	.set = qps_set,
+	.show = port_show,
+};
+
+static int
+slice_take(int64_t *field, int64_t bytes, struct kv_conftype_why *why)
+{
+	if (bytes < SLICE_MIN || bytes > SLICE_MAX)
+		return refuse(why, "%" PRId64 " bytes are not from 64KB to 1GB",
+			      bytes);
+	*field = bytes;
+	return 0;
+}
+
+static int
+slice_set(void *field, const char *text, struct kv_conftype_why *why)
+{
+	int64_t bytes = 0;
+	int rc = size_set(&bytes, text, why);
+
+	return rc < 0 ? rc : slice_take(field, bytes, why);
+}
+
+static int
+slice_read(void *field, struct kv_jsonscan_span value,
+	   struct kv_conftype_why *why)
+{
+	int64_t bytes = 0;
+	int rc = size_read(&bytes, value, why);
+
+	return rc < 0 ? rc : slice_take(field, bytes, why);
+}
+
+const struct kv_conftype kv_conftype_slice = {
+	.size = sizeof(int64_t),
+	.read = slice_read,
+	.set = slice_set,
+	.show = size_show,
 };
 
 static int

@@ -66,6 +66,12 @@ extern const struct kv_conftype kv_conftype_truth;
 /* uint16_t, a number or its digits as a string. */
 extern const struct kv_conftype kv_conftype_port;
 
+/* uint16_t, the same, 1 to 4. */
+extern const struct kv_conftype kv_conftype_qps;
+
+/* int64_t, bytes, 64 KiB to 1 GiB, as kv_conftype_size. */
+extern const struct kv_conftype kv_conftype_slice;
+
 /* uint64_t, nanoseconds; a number in the file is in seconds. */
 extern const struct kv_conftype kv_conftype_time;
 

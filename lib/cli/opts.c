@@ -45,7 +45,7 @@ struct run {
 static bool
 is_tool(const struct run *r)
 {
-	return r->program->who == KV_CONF_TOOL;
+	return r->program->who & KV_CONF_TOOL;
 }
 
 static void
@@ -497,6 +497,20 @@ kv_opts_socket(const struct kv_opts *o, char *buf, size_t n)
 		return -ENAMETOOLONG;
 	memcpy(buf, o->conf.socket, len + 1);
 	return (int)len;
+}
+
+unsigned
+kv_opts_qps(const struct kv_opts *o)
+{
+	return o->conf.source[KV_CONF_QPS] == KV_CONF_DEFAULT ? 0 : o->conf.qps;
+}
+
+uint64_t
+kv_opts_slice_bytes(const struct kv_opts *o)
+{
+	return o->conf.source[KV_CONF_SLICE_SIZE] == KV_CONF_DEFAULT
+		       ? 0
+		       : (uint64_t)o->conf.slice_size;
 }
 
 enum kv_protocol

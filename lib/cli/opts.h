@@ -30,7 +30,7 @@ struct kv_opts {
 struct kv_opts_program {
 	const struct argp *argp; /* without children */
 	void *input;             /* its parser's */
-	enum kv_conf_who who;
+	unsigned who;            /* of enum kv_conf_who */
 };
 
 /*
@@ -70,6 +70,11 @@ KV_MUST_CHECK int kv_opts_socket(const struct kv_opts *o, char *buf, size_t n);
  * is warned of.
  */
 enum kv_protocol kv_opts_protocol(const struct kv_opts *o);
+
+/* What --qps and --slice-size, or the file, say; 0: nothing, so that the
+ * environment's counts. */
+unsigned kv_opts_qps(const struct kv_opts *o);
+uint64_t kv_opts_slice_bytes(const struct kv_opts *o);
 
 /*
  * For the program's own parser: the value of OPTION (as typed, "--batch").

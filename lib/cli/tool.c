@@ -47,6 +47,8 @@ kv_tool_client_opts(const struct kv_opts *o, struct kv_client_opts *out)
 		.timeout_ms = o->timeout_ms,
 		.protocol = kv_opts_protocol(o),
 		.devices = c->device_name,
+		.qps = kv_opts_qps(o),
+		.slice_bytes = kv_opts_slice_bytes(o),
 	};
 }
 

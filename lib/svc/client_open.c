@@ -318,14 +318,19 @@ parts_open(struct kv_client *c, const struct kv_client_opts *o, bool *is_guess,
 	   char *err, size_t err_bytes)
 {
 	char socket[KV_SOCKPATH_BYTES_MAX + 1], why[KV_HUB_WHY_BYTES + 16];
+	const struct kv_rdmaopen_opts r = {
+		.protocol = o->protocol,
+		.devices = o->devices,
+		.qps = o->qps,
+		.slice_bytes = o->slice_bytes,
+	};
 	int rc = 0;
 
 	if (socket_choose(o, socket, sizeof(socket), is_guess) < 0)
 		return fail(-KV_EINVALID, err, err_bytes,
 			    "socket path is longer than %d bytes",
 			    KV_SOCKPATH_BYTES_MAX);
-	if (kv_rdmaopen(o->protocol, o->devices, &c->rdma, why, sizeof(why)) <
-	    0)
+	if (kv_rdmaopen(&r, &c->rdma, why, sizeof(why)) < 0)
 		return fail(-KV_ENOTSUP, err, err_bytes, "%s", why);
 	if (o->segment_bytes > 0)
 		rc = pool_open(c, o, socket, sizeof(socket), err, err_bytes);

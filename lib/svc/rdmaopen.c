@@ -41,18 +41,21 @@ has_device(const char *wanted)
 }
 
 int
-kv_rdmaopen(enum kv_protocol protocol, const char *devices,
-	    struct kv_rdma **out, char *err, size_t err_bytes)
+kv_rdmaopen(const struct kv_rdmaopen_opts *opts, struct kv_rdma **out,
+	    char *err, size_t err_bytes)
 {
+	const char *devices = opts->devices;
 	const struct kv_rdma_opts o = {
 		.wanted = devices && devices[0] ? devices : NULL,
+		.qps = opts->qps,
+		.slice_bytes = opts->slice_bytes,
 	};
 	char why[KV_RDMADEV_WHY_BYTES];
 	int rc;
 
 	*out = NULL;
 	kv_mcenv_warn((const char *const *)environ);
-	if (protocol == KV_PROTOCOL_TCP) {
+	if (opts->protocol == KV_PROTOCOL_TCP) {
 		snprintf(err, err_bytes, "--protocol=tcp");
 		return 0;
 	}
@@ -64,11 +67,11 @@ kv_rdmaopen(enum kv_protocol protocol, const char *devices,
 	}
 	rc = -errno;
 	snprintf(err, err_bytes, "%s", why);
-	if (protocol == KV_PROTOCOL_RDMA) {
+	if (opts->protocol == KV_PROTOCOL_RDMA) {
 		snprintf(err, err_bytes, "no RDMA: %s", why);
 		return rc;
 	}
-	if (protocol == KV_PROTOCOL_RDMA_OR_TCP || o.wanted)
+	if (opts->protocol == KV_PROTOCOL_RDMA_OR_TCP || o.wanted)
 		kv_warn("no RDMA, values go by TCP: %s", why);
 	else
 		kv_log(has_device(NULL) ? KV_LOG_INFO : KV_LOG_DEBUG,

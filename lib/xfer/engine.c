@@ -194,7 +194,11 @@ set_options(struct kv_engine *e, const struct kv_engine_opts *opts)
 static int
 open_rdma(struct kv_engine *e, const char *wanted, char *err, size_t n)
 {
-	const struct kv_rdma_opts opts = { .wanted = e->o.device };
+	const struct kv_rdma_opts opts = {
+		.wanted = e->o.device,
+		.qps = e->o.qps,
+		.slice_bytes = e->o.slice_bytes,
+	};
 
 	kv_mcenv_warn((const char *const *)environ);
 	if (strcmp(wanted, "auto") != 0 && strcmp(wanted, "rdma") != 0 &&

@@ -11,10 +11,6 @@
 #include "base/log.h"
 #include "base/num.h"
 
-/* Fewer and smaller slices than these cost more than they are worth. */
-#define SLICE_LEAST (UINT64_C(64) << 10)
-#define SLICE_MOST  (UINT64_C(1) << 30)
-
 /* A variable and what becomes of it. */
 struct var {
 	const char *name;
@@ -35,7 +31,7 @@ static void
 take_slice(struct kv_mcenv *m, uint64_t n, const char *text)
 {
 	(void)text;
-	if (n != SLICE_LEAST)
+	if (n != KV_MCENV_SLICE_BYTES_MIN)
 		m->slice_bytes = n;
 }
 
@@ -123,8 +119,9 @@ take_devices(struct kv_mcenv *m, uint64_t n, const char *text)
 
 /* In the order in which they count: the last one wins. */
 static const struct var vars[] = {
-	{ "MC_NUM_QP_PER_EP", take_qps, 1, 4 },
-	{ "MC_SLICE_SIZE", take_slice, SLICE_LEAST, SLICE_MOST },
+	{ "MC_NUM_QP_PER_EP", take_qps, 1, KV_MCENV_QPS_MAX },
+	{ "MC_SLICE_SIZE", take_slice, KV_MCENV_SLICE_BYTES_MIN,
+	  KV_MCENV_SLICE_BYTES_MAX },
 	{ "NCCL_IB_GID_INDEX", take_gid, 0, 255 },
 	{ "MC_GID_INDEX", take_gid, 0, 255 },
 	{ "MC_IB_PORT", take_port, 1, 254 },

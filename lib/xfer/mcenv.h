@@ -11,6 +11,10 @@
 #include <stdint.h>
 
 #define KV_MCENV_DEVICES_BYTES 256
+#define KV_MCENV_QPS_MAX       4
+/* Fewer and smaller slices than these cost more than they are worth. */
+#define KV_MCENV_SLICE_BYTES_MIN (UINT64_C(64) << 10)
+#define KV_MCENV_SLICE_BYTES_MAX (UINT64_C(1) << 30)
 
 struct kv_mcenv {
 	unsigned qps;         /* queue pairs of a rail, 1 to 4 */

@@ -9,6 +9,7 @@
 
 #include "base/fault.h"
 #include "base/log.h"
+#include "base/num.h"
 #include "xfer/devlist.h"
 #include "xfer/rdmacore.h"
 #include "xfer/rdmaport.h"
@@ -219,6 +220,12 @@ env_take(struct kv_rdma *like, const struct kv_rdma_opts *o, char *err,
 		like->env = *o->env;
 	else
 		kv_mcenv_read(&like->env, (const char *const *)environ);
+	if (o->qps)
+		like->env.qps = (unsigned)kv_min_u64(o->qps, KV_MCENV_QPS_MAX);
+	if (o->slice_bytes)
+		like->env.slice_bytes = kv_min_u64(
+			kv_max_u64(o->slice_bytes, KV_MCENV_SLICE_BYTES_MIN),
+			KV_MCENV_SLICE_BYTES_MAX);
 	if (!like->env.is_tcp)
 		return 0;
 	snprintf(err, errlen, "MC_FORCE_TCP is set; unset it");

@@ -22,6 +22,9 @@ struct kv_rdma_opts {
 	/* White list, see devglob.h; NULL or "": the environment's. */
 	const char *wanted;
 	const struct kv_mcenv *env; /* NULL: that of the process */
+	/* As in struct kv_mcenv, whatever that says; 0: as it says. */
+	unsigned qps;
+	uint64_t slice_bytes;
 	/* As in struct kv_rdmadev_opts: for tests. NULL: real ones, and no root
 	 * where there are verbs. root: of /proc, too, while it is open. */
 	const char *root;

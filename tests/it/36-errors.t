@@ -50,6 +50,12 @@ usage kvput --timeout 1x k in
 usage kvput --timeout 0 k in
 usage kvput -m 'a b' k in
 usage kvput -m host:99999 k in
+usage kvput --qps 0 k in
+usage kvput --qps 5 k in
+usage kvget --qps x k
+usage kvbench --slice-size 0 store
+usage kvbench --slice-size 5TB store
+usage kvclient --slice-size 1KB
 usage kvput -m '' -s '' --tenant '' k in
 usage kvget k l
 usage kvget -0 k

@@ -142,6 +142,28 @@ test_sizes(void **state)
 }
 
 static void
+test_queue_pairs(void **state)
+{
+	struct kv_conf c;
+
+	(void)state;
+	accepted("{\"qps\": 3, \"slice_size\": \"2MB\"}", &c);
+	assert_int_equal(c.qps, 3);
+	assert_int_equal(c.slice_size, 2 << 20);
+	accepted("{\"qps\": \"4\", \"slice_size\": 65536}", &c);
+	assert_int_equal(c.qps, 4);
+	assert_int_equal(c.slice_size, 65536);
+	refused("{\"qps\": 0}", "qps: '0' is no number from 1 to 4");
+	refused("{\"qps\": []}", "qps: must be a number, not list");
+	refused("{\"slice_size\": 65535}",
+		"slice_size: 65535 bytes are not from 64KB to 1GB");
+	refused("{\"slice_size\": -1}",
+		"slice_size: -1 bytes are not from 64KB to 1GB");
+	refused("{\"slice_size\": null}",
+		"slice_size: Unsupported type for size: <class 'NoneType'>");
+}
+
+static void
 test_bad_sizes(void **state)
 {
 	static const struct {
@@ -421,6 +443,7 @@ main(void)
 		cmocka_unit_test(test_defaults_are_those_of_vllm),
 		cmocka_unit_test(test_files_from_the_field),
 		cmocka_unit_test(test_sizes),
+		cmocka_unit_test(test_queue_pairs),
 		cmocka_unit_test(test_bad_sizes),
 		cmocka_unit_test(test_sizes_beyond_64_bits),
 		cmocka_unit_test(test_rules_between_values),

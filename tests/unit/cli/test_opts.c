@@ -60,7 +60,7 @@ static const struct argp own = {
 };
 
 static void
-parse(struct program *p, enum kv_conf_who who, const char *const *args)
+parse(struct program *p, unsigned who, const char *const *args)
 {
 	char *argv[16] = { NULL };
 	int argc = 0;
@@ -147,7 +147,7 @@ test_options_of_a_daemon(void **state)
 
 /* Parses and loads in a child; its exit code, what it wrote in OUT. */
 static int
-run(enum kv_conf_who who, const char *const *args, char *out, size_t size)
+run(unsigned who, const char *const *args, char *out, size_t size)
 {
 	static char name[] = "kvtool";
 	const char *argv[16] = { name };
@@ -213,7 +213,7 @@ static void
 test_bad_values_end_in_one_line_and_64(void **state)
 {
 	static const struct {
-		enum kv_conf_who who;
+		unsigned who;
 		const char *option, *value, *line;
 	} cases[] = {
 		{ KV_CONF_TOOL, "--batch", "x",
@@ -243,6 +243,23 @@ test_bad_values_end_in_one_line_and_64(void **state)
 		{ KV_CONF_CLIENT, "--global-segment-size", "lots",
 		  "kvtool: --global-segment-size: 'lots' is no size such as "
 		  "512MB or 1.5GB\n" },
+		{ KV_CONF_DIALER, "--qps", "0",
+		  "kvtool: --qps: '0' is no number from 1 to 4\n" },
+		{ KV_CONF_DIALER, "--qps", "5",
+		  "kvtool: --qps: '5' is no number from 1 to 4\n" },
+		{ KV_CONF_DIALER, "--qps", "x",
+		  "kvtool: --qps: 'x' is no number from 1 to 4\n" },
+		{ KV_CONF_CLIENT, "--slice-size", "0",
+		  "kvtool: --slice-size: 0 bytes are not from 64KB to 1GB\n" },
+		{ KV_CONF_CLIENT, "--slice-size", "65535",
+		  "kvtool: --slice-size: 65535 bytes are not from 64KB to "
+		  "1GB\n" },
+		{ KV_CONF_MOVER, "--slice-size", "2GB",
+		  "kvtool: --slice-size: 2147483648 bytes are not from 64KB "
+		  "to 1GB\n" },
+		{ KV_CONF_MOVER, "--slice-size", "x",
+		  "kvtool: --slice-size: 'x' is no size such as 512MB or "
+		  "1.5GB\n" },
 		{ KV_CONF_CLIENT, "--mode", "x'y",
 		  "kvtool: --mode: unknown Mooncake mode: \"x'y\", neither "
 		  "embedded nor standalone-store\n" },
@@ -256,6 +273,34 @@ test_bad_values_end_in_one_line_and_64(void **state)
 			64);
 		assert_string_equal(out, cases[i].line);
 	}
+}
+
+/* --qps is for who dials, --slice-size for who moves bytes. */
+static void
+test_what_is_not_said_of_queue_pairs_is_the_environments(void **state)
+{
+	static const char *const none[] = { "kvtool", NULL };
+	static const char *const both[] = { "kvtool", "--qps=4",
+					    "--slice-size=64KB", NULL };
+	char out[256];
+	struct program p;
+
+	(void)state;
+	parse(&p, KV_CONF_DIALER | KV_CONF_MOVER, none);
+	assert_int_equal(kv_opts_qps(&p.common), 0);
+	assert_int_equal(kv_opts_slice_bytes(&p.common), 0);
+	parse(&p, KV_CONF_DIALER | KV_CONF_MOVER, both);
+	assert_int_equal(kv_opts_qps(&p.common), 4);
+	assert_int_equal(kv_opts_slice_bytes(&p.common), 64 << 10);
+	assert_int_equal(RUN(KV_CONF_TOOL, out, "--qps=2"), 64);
+	assert_non_null(strstr(out, "unrecognized option"));
+	assert_int_equal(
+		RUN(KV_CONF_TOOL | KV_CONF_DIALER, out, "--slice-size=1MB"),
+		64);
+	assert_int_equal(RUN(KV_CONF_CLIENT, out, "--qps=2"), 64);
+	assert_int_equal(
+		RUN(KV_CONF_TOOL | KV_CONF_DIALER, out, "--qps=2", "--json"),
+		0);
 }
 
 static void
@@ -577,6 +622,8 @@ main(void)
 		cmocka_unit_test(test_options_of_a_daemon),
 		cmocka_unit_test(test_daemon_by_the_name_of_mooncake),
 		cmocka_unit_test(test_bad_values_end_in_one_line_and_64),
+		cmocka_unit_test(
+			test_what_is_not_said_of_queue_pairs_is_the_environments),
 		cmocka_unit_test(test_socket_path_has_a_limit),
 		cmocka_unit_test(test_unknown_options_are_refused),
 		cmocka_unit_test(test_version_and_help),

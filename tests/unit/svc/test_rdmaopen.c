@@ -45,13 +45,20 @@ teardown(void **state)
 	return 0;
 }
 
+static int
+open_as(enum kv_protocol protocol, const char *devices)
+{
+	const struct kv_rdmaopen_opts o = { .protocol = protocol,
+					    .devices = devices };
+
+	return kv_rdmaopen(&o, &rdma, err, sizeof(err));
+}
+
 static void
 who_wants_tcp_does_not_look(void **state)
 {
 	(void)state;
-	assert_int_equal(
-		kv_rdmaopen(KV_PROTOCOL_TCP, NOBODY, &rdma, err, sizeof(err)),
-		0);
+	assert_int_equal(open_as(KV_PROTOCOL_TCP, NOBODY), 0);
 	assert_null(rdma);
 	assert_string_equal(logged, "");
 }
@@ -60,8 +67,7 @@ static void
 who_must_have_it_is_told_why_not(void **state)
 {
 	(void)state;
-	assert_true(kv_rdmaopen(KV_PROTOCOL_RDMA, NOBODY, &rdma, err,
-				sizeof(err)) < 0);
+	assert_true(open_as(KV_PROTOCOL_RDMA, NOBODY) < 0);
 	assert_null(rdma);
 	assert_memory_equal(err, "no RDMA: ", 9);
 	assert_true(strlen(err) > 20);
@@ -71,9 +77,7 @@ static void
 who_names_a_device_is_warned(void **state)
 {
 	(void)state;
-	assert_int_equal(
-		kv_rdmaopen(KV_PROTOCOL_AUTO, NOBODY, &rdma, err, sizeof(err)),
-		0);
+	assert_int_equal(open_as(KV_PROTOCOL_AUTO, NOBODY), 0);
 	assert_null(rdma);
 	assert_true(lines[KV_LOG_WARN] >= 1);
 	assert_non_null(strstr(logged, "values go by TCP: "));
@@ -83,9 +87,7 @@ static void
 who_would_have_it_is_warned(void **state)
 {
 	(void)state;
-	assert_int_equal(kv_rdmaopen(KV_PROTOCOL_RDMA_OR_TCP, "", &rdma, err,
-				     sizeof(err)),
-			 0);
+	assert_int_equal(open_as(KV_PROTOCOL_RDMA_OR_TCP, ""), 0);
 	if (rdma)
 		skip(); /* this machine has it */
 	assert_int_equal(lines[KV_LOG_WARN], 1);
@@ -95,9 +97,7 @@ static void
 where_there_is_none_nothing_is_said(void **state)
 {
 	(void)state;
-	assert_int_equal(
-		kv_rdmaopen(KV_PROTOCOL_AUTO, NULL, &rdma, err, sizeof(err)),
-		0);
+	assert_int_equal(open_as(KV_PROTOCOL_AUTO, NULL), 0);
 	if (rdma || lines[KV_LOG_INFO])
 		skip(); /* this machine has a device */
 	assert_int_equal(lines[KV_LOG_WARN], 0);

@@ -393,6 +393,44 @@ the_environment_may_say_which(void **state)
 	expect_none(NULL, ENODEV, "MC_FORCE_TCP is set; unset it");
 }
 
+/* Opens with that wish beside the environment's. */
+static void
+open_tuned(unsigned qps, uint64_t slice_bytes)
+{
+	const struct kv_rdma_opts o = {
+		.env = &env,
+		.qps = qps,
+		.slice_bytes = slice_bytes,
+		.verbs = &hcahost_v,
+		.addrs = hcahost_addrs,
+	};
+
+	kv_rdma_close(r);
+	r = kv_rdma_open(&o, err, sizeof(err));
+	assert_non_null(r);
+}
+
+static void
+who_opens_it_says_more_than_the_environment(void **state)
+{
+	(void)state;
+	env.qps = 3;
+	env.slice_bytes = 128 << 10;
+	open_tuned(0, 0);
+	assert_int_equal(r->env.qps, 3);
+	assert_int_equal(r->env.slice_bytes, 128 << 10);
+	open_tuned(1, 4 << 20);
+	assert_int_equal(r->env.qps, 1);
+	assert_int_equal(r->env.slice_bytes, 4 << 20);
+	/* Of engines, whose callers nobody has checked. */
+	open_tuned(9, 1);
+	assert_int_equal(r->env.qps, KV_MCENV_QPS_MAX);
+	assert_int_equal(r->env.slice_bytes, KV_MCENV_SLICE_BYTES_MIN);
+	open_tuned(0, UINT64_MAX);
+	assert_int_equal(r->env.qps, 3);
+	assert_int_equal(r->env.slice_bytes, KV_MCENV_SLICE_BYTES_MAX);
+}
+
 int
 main(void)
 {
@@ -413,6 +451,7 @@ main(void)
 		CASE(verbs_are_enough_without_a_connection_manager),
 		cmocka_unit_test(nothing_is_closed),
 		CASE(the_environment_may_say_which),
+		CASE(who_opens_it_says_more_than_the_environment),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
