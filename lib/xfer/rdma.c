@@ -180,6 +180,17 @@ port_add(struct kv_rdma *r, const struct kv_rdmadev *d, char *err,
 	r->ports[r->n++] = nic;
 }
 
+static void
+numa_read(struct kv_rdma *r, const char *root)
+{
+	int at[KV_RDMA_PORTS_MAX];
+	unsigned i;
+
+	for (i = 0; i < r->n; i++)
+		at[i] = r->devs[i].numa_node;
+	kv_rdmanuma_read(&r->numa, root, at, r->n);
+}
+
 static bool
 is_for(const struct kv_mcenv *env, const struct kv_rdmadev *d)
 {
@@ -247,6 +258,7 @@ kv_rdma_open(const struct kv_rdma_opts *o, char *err, size_t n)
 	const char *why = "there is no librdmacm";
 	int rc = env_take(&like, o, err, n);
 	long found = rc < 0 ? rc : kv_rdmadev_list(&l, &list, err, n);
+	struct kv_rdma *r;
 
 	rc = (int)found;
 	if (found >= 0)
@@ -260,7 +272,10 @@ kv_rdma_open(const struct kv_rdma_opts *o, char *err, size_t n)
 	if (!like.v->create_event_channel)
 		kv_warn("rdma: %s: connected without the connection manager",
 			why);
-	return open_all(&like, list, (size_t)found, err, n);
+	r = open_all(&like, list, (size_t)found, err, n);
+	if (r)
+		numa_read(r, l.root);
+	return r;
 }
 
 void

@@ -6,6 +6,7 @@
 
 #include "xfer/rdma.h"
 #include "xfer/rdmanic.h"
+#include "xfer/rdmanuma.h"
 #include "xfer/rdmaplan.h"
 #include "xfer/rdmawatch.h"
 
@@ -18,6 +19,7 @@ struct kv_rdma {
 	struct kv_rdmanic nics[KV_RDMA_PORTS_MAX];
 	const struct kv_rdmanic *ports[KV_RDMA_PORTS_MAX]; /* to them */
 	struct kv_rdmadev devs[KV_RDMA_PORTS_MAX];
+	struct kv_rdmanuma numa;
 	struct kv_rdmawatched watched;
 };
 

@@ -24,46 +24,65 @@ ports_of(const struct kv_rdmamem *m)
 	return ports;
 }
 
-/* Those that can be used for all of the list. */
+/* Those that can be used for all of the list, and that are distant from some of
+ * it. */
 static uint16_t
-ports_of_list(const struct kv_rdmarange *list, uint64_t bytes)
+ports_of_list(const struct kv_rdmarange *list, uint64_t bytes,
+	      uint16_t *distant)
 {
 	const struct kv_rdmamem *last = NULL;
 	uint16_t ports = UINT16_MAX;
 
+	*distant = 0;
 	for (; bytes > 0; bytes -= list->len, list++) {
 		if (list->len == 0 || list->mem == last)
 			continue;
 		last = list->mem;
 		ports &= ports_of(last);
+		*distant |= last->distant;
 	}
 	return ports;
+}
+
+void
+kv_rdmafeed_ports(struct kv_rdmaxfer *x)
+{
+	uint16_t any;
+
+	x->near_ports = ports_of_list(x->near, x->bytes, &x->distant_ports);
+	/* Where the other side's memory is, it does not tell. */
+	x->far_ports = ports_of_list(x->far, x->bytes, &any);
+	x->rails_as_of = 0;
+}
+
+static void
+rails_find(const struct kv_rdmalink *l, struct kv_rdmaxfer *x)
+{
+	const struct kv_rdmarail *rail = l->rails;
+	unsigned i;
+
+	x->rails_as_of = l->rails_changed;
+	x->rails = x->distant = 0;
+	for (i = 0; i < l->n_rails; i++, rail++) {
+		if (!rail->up || !(x->near_ports >> rail->near & 1) ||
+		    !(x->far_ports >> rail->far & 1))
+			continue;
+		x->rails |= (uint16_t)(1u << i);
+		if (x->distant_ports >> rail->near & 1)
+			x->distant |= (uint16_t)(1u << i);
+	}
 }
 
 /* Those that can be used for it; found out again when rails have changed. */
 static uint32_t
 rails_of(const struct kv_rdmalink *l, struct kv_rdmaxfer *x)
 {
-	const struct kv_rdmarail *rail = l->rails;
-	unsigned i;
-
-	if (x->rails_as_of == l->rails_changed)
+	if (x->rails_as_of != l->rails_changed)
+		rails_find(l, x);
+	if (!x->distant)
 		return x->rails;
-	x->rails_as_of = l->rails_changed;
-	x->rails = 0;
-	for (i = 0; i < l->n_rails; i++, rail++)
-		if (rail->up && x->near_ports >> rail->near & 1 &&
-		    x->far_ports >> rail->far & 1)
-			x->rails |= (uint16_t)(1u << i);
-	return x->rails;
-}
-
-void
-kv_rdmafeed_ports(struct kv_rdmaxfer *x)
-{
-	x->near_ports = ports_of_list(x->near, x->bytes);
-	x->far_ports = ports_of_list(x->far, x->bytes);
-	x->rails_as_of = 0;
+	return kv_rdmashare_near(&l->share, x->rails, x->distant,
+				 kv_max_u64(x->bytes, l->left));
 }
 
 /* ---- posting ---- */

@@ -129,7 +129,8 @@ struct kv_rdmaxfer {
 	uint64_t to_end;      /* and of those that have yet to tell its end */
 	unsigned out;         /* slices and ends under way */
 	uint16_t near_ports, far_ports; /* that can be used for its memory, */
-	uint16_t rails;                 /* and so these rails, */
+	uint16_t distant_ports;         /* and are distant from it here; */
+	uint16_t rails, distant;        /* and so these rails, */
 	uint32_t rails_as_of;           /* when they were like that */
 	uint8_t round, ends;
 	uint8_t state;

@@ -21,6 +21,8 @@ struct kv_rdmamem {
 	uint64_t addr;
 	uint64_t len;
 	uint32_t keys[KV_RDMA_PORTS_MAX]; /* by number of the port there */
+	/* This side's: bits of ports that are distant from it (rdmanuma.h). */
+	uint16_t distant;
 };
 
 struct kv_rdmarange {

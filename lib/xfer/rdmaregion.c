@@ -93,6 +93,14 @@ give_up_all(struct kv_rdmaregion *g)
 		kv_rdmamr_give_up(&g->mrs[i]);
 }
 
+/* Its pages are there. */
+static void
+place_find(const struct kv_rdmaregion *g, struct kv_rdmamr *m)
+{
+	m->near.distant =
+		kv_rdmanuma_distant(&g->r->numa, m->addr, m->near.len);
+}
+
 /* ---- buffers ---- */
 
 struct kv_rdmaregion *
@@ -115,6 +123,7 @@ kv_rdmaregion_new(struct kv_rdma *r, void *addr, size_t bytes,
 		errno = -rc;
 		return NULL;
 	}
+	place_find(g, g->mrs);
 	atomic_store(&g->is_complete, true);
 	return g;
 }
@@ -190,10 +199,12 @@ chunk_wait(struct kv_rdmaregion *g, uint64_t i)
 			pthread_cond_wait(&p->moved, &p->lock);
 		if (!p->stop && !p->err && off < g->bytes)
 			m = &g->mrs[i];
-		if (m && !m->v)
+		if (m && !m->v) {
 			kv_rdmamr_init(
 				m, g->r->v, g->addr + off,
 				kv_min_u64(g->chunk_bytes, g->bytes - off));
+			place_find(g, m);
+		}
 	}
 	return m;
 }

@@ -8,6 +8,9 @@
 /* So much work without a pause shows how fast a rail is. */
 #define SEEN_BYTES (UINT64_C(4) << 20)
 
+/* So long rails may need for what the others would help with. */
+#define NEAR_NS 10e3
+
 /* ---- rails ---- */
 
 /* What is picked by, after each change of a rail. */
@@ -165,6 +168,22 @@ kv_rdmashare_pick(const struct kv_rdmashare *s, uint32_t which, uint64_t left,
 	if (first * s->speed <= (double)(int64_t)left)
 		return best;
 	return last_pick(s, which & s->used, left, now_ns, bytes);
+}
+
+uint32_t
+kv_rdmashare_near(const struct kv_rdmashare *s, uint32_t which,
+		  uint32_t distant, uint64_t bytes)
+{
+	uint32_t near = which & s->used & ~distant, bits;
+	const struct kv_rdmashare_rail *r;
+	double to_move = (double)bytes, speed = 0;
+
+	for (bits = near; bits; bits &= bits - 1) {
+		r = &s->rails[__builtin_ctz(bits)];
+		to_move += (double)r->under_way;
+		speed += r->speed;
+	}
+	return to_move <= speed * NEAR_NS ? near : which;
 }
 
 /* ---- what becomes of slices ---- */

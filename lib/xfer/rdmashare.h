@@ -7,7 +7,8 @@
  * often than a slow one, whatever their speeds are said to be; and one that is
  * seen to be slower than it should is taken for that. None takes more than it
  * moves until all of them together are done: so they end at the same time, and
- * the last slices are as small as that needs. No I/O, no clock.
+ * the last slices are as small as that needs. What is small is left to those
+ * that are near to its memory. No I/O, no clock.
  */
 
 #include <stdbool.h>
@@ -64,6 +65,15 @@ kv_rdmashare_is_open(const struct kv_rdmashare *s, uint32_t which)
  */
 int kv_rdmashare_pick(const struct kv_rdmashare *s, uint32_t which,
 		      uint64_t left, uint64_t now_ns, uint64_t *bytes);
+
+/*
+ * Some of these rails (bits) are distant from the memory that a transfer is of,
+ * and they help with it only where the others would need long for the `bytes`
+ * that there are to move, and for what they have under way: those to pick
+ * among. The transfer is later for it by a few microseconds at most.
+ */
+uint32_t kv_rdmashare_near(const struct kv_rdmashare *s, uint32_t which,
+			   uint32_t distant, uint64_t bytes);
 
 /* So many bytes were posted to it; are done; will not be, and say nothing of
  * its speed. */

@@ -13,6 +13,7 @@
 #include "base/str.h"
 
 #define CLASS "/sys/class/infiniband"
+#define NODES "/sys/devices/system/node/node"
 
 /* Files of sysfs are of one line; false: there is none. */
 KV_PRINTF(4, 5)
@@ -160,6 +161,35 @@ kv_rdmasys_numa(const char *root, const char *device)
 	    kv_str_u64(line, 0, INT_MAX, &node) < 0)
 		return -1;
 	return (int)node;
+}
+
+static bool
+is_node(const char *root, unsigned node)
+{
+	char path[PATH_MAX];
+
+	snprintf(path, sizeof(path), "%s" NODES "%u", root, node);
+	return access(path, F_OK) == 0;
+}
+
+/* "10 21 ...": of those that there are, by number. */
+void
+kv_rdmasys_distances(const char *root, unsigned from, unsigned *to, unsigned n)
+{
+	char line[1024], *at = line, *end;
+	unsigned node;
+
+	memset(to, 0, n * sizeof(*to));
+	if (!read_line(line, sizeof(line), root, NODES "%u/distance", from))
+		return;
+	for (node = 0; node < n; node++) {
+		if (!is_node(root, node))
+			continue;
+		to[node] = (unsigned)strtoul(at, &end, 10);
+		if (end == at)
+			return;
+		at = end;
+	}
 }
 
 /* "100 Gb/sec (4X EDR)", "2.5 Gb/sec (1X SDR)". */

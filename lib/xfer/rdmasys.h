@@ -39,6 +39,10 @@ void kv_rdmasys_pci(const char *root, const char *device, char *buf, size_t n);
 
 /* -1: none, or not known. */
 int kv_rdmasys_numa(const char *root, const char *device);
+/* How far memory of that NUMA node is from each one below n, as the firmware
+ * says, 10 from itself; 0: there is none, or it is not known. */
+void kv_rdmasys_distances(const char *root, unsigned from, unsigned *to,
+			  unsigned n);
 /* It is soft-RoCE: a program of the kernel. */
 bool kv_rdmasys_is_soft(const char *root, const char *device);
 

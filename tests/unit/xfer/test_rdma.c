@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "hcahost.h"
+#include "madetree.h"
 #include "nth_fault.h"
 #include "test.h"
 
@@ -81,12 +82,15 @@ teardown(void **state)
 	return 0;
 }
 
+static char root[MADETREE_BYTES];
+
 static bool
 open_wanted(const char *wanted)
 {
 	const struct kv_rdma_opts o = {
 		.wanted = wanted,
 		.env = &env,
+		.root = *root ? root : NULL,
 		.verbs = &hcahost_v,
 		.addrs = hcahost_addrs,
 	};
@@ -313,6 +317,29 @@ a_device_that_goes_later_is_given_back(void **state)
 	assert_int_equal(kv_rdma_ports(r), 3);
 }
 
+#define DEVS  "/sys/class/infiniband/"
+#define NODES "/sys/devices/system/node/"
+
+/* One device at each of two nodes, the first with two ports. */
+static void
+ports_are_distant_from_other_nodes(void **state)
+{
+	(void)state;
+	madetree_new(root);
+	madetree_put(root, DEVS "mlx5_0/device/numa_node", "0\n");
+	madetree_put(root, DEVS "mlx5_1/device/numa_node", "1\n");
+	madetree_put(root, NODES "node0/distance", "10 21\n");
+	madetree_put(root, NODES "node1/distance", "21 10\n");
+	assert_true(open_wanted(NULL));
+	assert_int_equal(kv_rdma_ports(r), 3);
+	assert_int_equal(r->numa.distant[0], 4);
+	assert_int_equal(r->numa.distant[1], 3);
+	madetree_free(root);
+	*root = '\0';
+	assert_true(open_wanted(NULL));
+	assert_int_equal(r->numa.any, 0);
+}
+
 static void
 reads_at_a_time_are_as_many_as_the_device_says(void **state)
 {
@@ -446,6 +473,7 @@ main(void)
 		CASE(one_that_does_not_open_is_left_out),
 		CASE(a_device_that_goes_meanwhile_is_left_out),
 		CASE(a_device_that_goes_later_is_given_back),
+		CASE(ports_are_distant_from_other_nodes),
 		CASE(reads_at_a_time_are_as_many_as_the_device_says),
 		CASE(ports_beyond_the_bound_are_left_out),
 		CASE(verbs_are_enough_without_a_connection_manager),

@@ -282,6 +282,90 @@ what_cannot_be_told_waits(void **state)
 	assert_int_equal(m.end_status, -EIO);
 }
 
+/* ---- distant ports ---- */
+
+/* Which of the mover's ports had a part of it. */
+static unsigned
+moved_by(int mover, enum kv_rdmaxfer_kind kind, uint64_t bytes)
+{
+	const struct kv_rdmalink *l = railrig[mover].l;
+	struct railrig_move m;
+	unsigned ports = 0;
+	uint64_t bits;
+
+	railrig_prepare(&m, mover, kind, 0, 0, bytes);
+	railrig_start(&m);
+	railrig_ms(10);
+	assert_int_equal(m.done, 1);
+	assert_int_equal(m.status, 0);
+	assert_true(railrig_is_same(&m));
+	for (bits = m.x.qps; bits;)
+		ports |= 1u << l->slots[kv_rdmalink_pop(&bits)]->rail->near;
+	return ports;
+}
+
+static void
+small_transfers_stay_near(void **state)
+{
+	unsigned k;
+	int mover;
+
+	(void)state;
+	for (mover = 0; mover < 2; mover++) {
+		railrig_move(mover, KV_RDMAXFER_READ, 0, 0, RAILRIG_BYTES);
+		railrig[mover].mr.near.distant = 1 << 0 | 1 << 3;
+		for (k = 0; k < KV_ARRAY_LEN(kinds); k++) {
+			assert_int_equal(moved_by(mover, kinds[k], 200000),
+					 1 << 1 | 1 << 2);
+			assert_int_equal(
+				moved_by(mover, kinds[k], RAILRIG_BYTES), 15);
+		}
+	}
+}
+
+static void
+without_near_ports_distant_ones_move_all(void **state)
+{
+	unsigned k;
+
+	(void)state;
+	railrig_move(1, KV_RDMAXFER_READ, 0, 0, RAILRIG_BYTES);
+	railrig[1].mr.near.distant = 1 << 0 | 1 << 3;
+	hca_port_up(railrig[1].ports[1], false);
+	hca_port_up(railrig[1].ports[2], false);
+	railrig_ms(1);
+	assert_int_equal(kv_rdmalink_rails(railrig[1].l), 2);
+	for (k = 0; k < KV_ARRAY_LEN(kinds); k++)
+		assert_int_equal(moved_by(1, kinds[k], 200000),
+				 1 << 0 | 1 << 3);
+}
+
+/* When the near port has gone while it is at it, too. */
+static void
+what_a_near_port_loses_goes_by_distant_ones(void **state)
+{
+	struct railrig_move m;
+	unsigned k;
+
+	(void)state;
+	railrig_move(1, KV_RDMAXFER_READ, 0, 0, RAILRIG_BYTES);
+	railrig[1].mr.near.distant = 1 << 0 | 1 << 1 | 1 << 2;
+	for (k = 0; k < KV_ARRAY_LEN(kinds); k++) {
+		railrig_prepare(&m, 1, kinds[k], 0, 0, 100000);
+		railrig_start(&m);
+		railrig_us(3);
+		assert_int_equal(m.done, 0);
+		hca_port_up(railrig[1].ports[3], false);
+		railrig_ms(10);
+		assert_int_equal(m.done, 1);
+		assert_int_equal(m.status, 0);
+		assert_true(railrig_is_same(&m));
+		hca_port_up(railrig[1].ports[3], true);
+		railrig_ms(1000);
+		assert_int_equal(kv_rdmalink_rails(railrig[1].l), 4);
+	}
+}
+
 static void
 a_slot_costs_little(void **state)
 {
@@ -307,6 +391,9 @@ main(void)
 		FOUR(memory_without_a_key_goes_by_other_rails),
 		FOUR(without_any_key_it_is_forbidden),
 		FOUR(who_is_choosy_holds_nobody_up),
+		FOUR(small_transfers_stay_near),
+		FOUR(without_near_ports_distant_ones_move_all),
+		FOUR(what_a_near_port_loses_goes_by_distant_ones),
 		ANY(without_rails_nothing_moves),
 		ANY(what_cannot_be_told_waits),
 		cmocka_unit_test(a_slot_costs_little),

@@ -70,6 +70,37 @@ buffers_are_registered_at_once(void **state)
 			      IBV_ACCESS_REMOTE_WRITE);
 }
 
+/* Buffers and pools alike. */
+static void
+memory_knows_what_is_distant(void **state)
+{
+	struct kv_rdmarange near;
+	unsigned i;
+	int node;
+
+	(void)state;
+	memset(hcaregs.pool, 1, HCAREGS_POOL);
+	node = kv_rdmanuma_node(hcaregs.pool, HCAREGS_POOL);
+	if (node < 0)
+		skip(); /* the kernel does not say */
+	hcaregs.r->numa.distant[node] = hcaregs.r->numa.any = 4;
+	hcaregs.g = kv_rdmaregion_new(hcaregs.r, hcaregs.pool, 5000,
+				      KV_RDMAREGION_NEAR);
+	assert_non_null(hcaregs.g);
+	assert_int_equal(kv_rdmaregion_near(hcaregs.g, 0, 1, &near, 1), 1);
+	assert_int_equal(near.mem->distant, 4);
+	kv_rdmaregion_free(hcaregs.g);
+	hcaregs_start();
+	hcaregs_complete();
+	for (i = 0; i < HCAREGS_CHUNKS; i++) {
+		assert_int_equal(kv_rdmaregion_near(hcaregs.g,
+						    i * HCAREGS_CHUNK, 1, &near,
+						    1),
+				 1);
+		assert_int_equal(near.mem->distant, 4);
+	}
+}
+
 static void
 expect_refused(int err)
 {
@@ -263,6 +294,7 @@ main(void)
 	cmocka_unit_test_setup_teardown(fn, hcaregs_setup, hcaregs_teardown)
 	const struct CMUnitTest tests[] = {
 		CASE(buffers_are_registered_at_once),
+		CASE(memory_knows_what_is_distant),
 		CASE(a_buffer_that_is_refused_leaves_nothing),
 		CASE(an_old_library_knows_no_relaxed_ordering),
 		CASE(a_pool_is_registered_as_it_comes_to_be_there),

@@ -2,6 +2,7 @@
  * has the news of one's end half a round trip later. */
 
 #include "base/attr.h"
+#include "base/num.h"
 #include "test.h"
 #include "xfer/rdmashare.h"
 
@@ -26,12 +27,16 @@ struct rail {
 };
 
 static struct rail rails[RAILS];
+static uint32_t distant; /* bits of them */
+static uint64_t whole;   /* of what is moved */
 
 static int
 pick(unsigned n, uint64_t left, double now, uint64_t *bytes)
 {
-	return kv_rdmashare_pick(&share, (1u << n) - 1, left, (uint64_t)now,
-				 bytes);
+	uint32_t which = kv_rdmashare_near(&share, (1u << n) - 1, distant,
+					   kv_max_u64(whole, left));
+
+	return kv_rdmashare_pick(&share, which, left, (uint64_t)now, bytes);
 }
 
 static void
@@ -39,6 +44,8 @@ setup(double speed)
 {
 	unsigned i;
 
+	distant = 0;
+	whole = 0;
 	kv_rdmashare_init(&share, MIB, 64 << 10, 2);
 	for (i = 0; i < RAILS; i++) {
 		rails[i] = (struct rail){ .speed = speed };
@@ -87,12 +94,12 @@ step(void)
 	return t;
 }
 
-/* Moves so many bytes; nanoseconds. */
+/* Moves so many bytes; when it is over. */
 static double
-move(uint64_t bytes)
+move_from(double now, uint64_t bytes)
 {
-	double now = 0, t;
 	uint64_t b = 0;
+	double t;
 	int i;
 
 	for (;;) {
@@ -108,6 +115,12 @@ move(uint64_t bytes)
 	}
 	assert_int_equal(bytes, 0);
 	return now;
+}
+
+static double
+move(uint64_t bytes)
+{
+	return move_from(0, bytes);
 }
 
 static double
@@ -217,6 +230,116 @@ what_is_small_goes_in_one(void **state)
 	assert_int_equal(b, 100000);
 }
 
+/* ---- distant ones ---- */
+
+/* Every second one is distant. */
+#define ODD 0xaau
+
+static uint32_t
+near_for(uint64_t bytes)
+{
+	return kv_rdmashare_near(&share, 0xff, distant, bytes);
+}
+
+/* The near ones move two millions in ten microseconds. */
+static void
+distant_rails_help_with_much_only(void **state)
+{
+	(void)state;
+	setup(SPEED_MAX);
+	assert_int_equal(near_for(1), 0xff);
+	distant = ODD;
+	assert_int_equal(near_for(1), 0x55);
+	assert_int_equal(near_for(2000000), 0x55);
+	assert_int_equal(near_for(2000001), 0xff);
+	/* What the near ones have counts, of the others it does not. */
+	kv_rdmashare_post(&share, 1, 0, MIB);
+	assert_int_equal(near_for(2000000), 0x55);
+	kv_rdmashare_post(&share, 2, 0, MIB);
+	assert_int_equal(near_for(2000000 - MIB), 0x55);
+	assert_int_equal(near_for(2000001 - MIB), 0xff);
+	kv_rdmashare_done(&share, 2, 0, MIB);
+	assert_int_equal(near_for(2000000), 0x55);
+}
+
+static void
+near_rails_that_are_slow_have_help_soon(void **state)
+{
+	(void)state;
+	setup(SPEED_MAX);
+	distant = ODD;
+	is(0, 25 * GBIT);
+	is(2, 25 * GBIT);
+	is(4, 0);
+	is(6, 0);
+	assert_int_equal(near_for(62500), 0x05);
+	assert_int_equal(near_for(62501), 0xff);
+}
+
+static void
+where_all_are_distant_none_is(void **state)
+{
+	(void)state;
+	setup(SPEED_MAX);
+	distant = 0xff;
+	assert_int_equal(near_for(1), 0xff);
+	distant = 0xfe;
+	assert_int_equal(near_for(1), 0x01);
+	kv_rdmashare_speed(&share, 0, 0);
+	assert_int_equal(near_for(1), 0xff);
+	assert_int_equal(kv_rdmashare_near(&share, 0, distant, 1), 0);
+}
+
+static void
+small_work_stays_near(void **state)
+{
+	double now = 0;
+	unsigned i;
+
+	(void)state;
+	setup(SPEED_MAX);
+	distant = ODD;
+	for (i = 0; i < 1000; i++)
+		now = move_from(now, 1 + i * 1000);
+	for (i = 0; i < RAILS; i++)
+		assert_true((rails[i].free_ns > 0) == !(ODD >> i & 1));
+}
+
+/* As much as if they were all alike, at the end of it, too. */
+static void
+large_work_has_all_rails(void **state)
+{
+	double least, most = 0;
+	unsigned i;
+
+	(void)state;
+	setup(SPEED_MAX);
+	distant = ODD;
+	whole = 40000000;
+	least = move(whole);
+	for (i = 0; i < RAILS; i++) {
+		assert_true(rails[i].free_ns > 0);
+		least = rails[i].free_ns < least ? rails[i].free_ns : least;
+		most = rails[i].free_ns > most ? rails[i].free_ns : most;
+	}
+	assert_true(least >= 0.90 * most);
+	setup(SPEED_MAX);
+	distant = ODD;
+	whole = 40000000;
+	assert_true(efficiency(whole) >= 0.90);
+}
+
+/* Of which the last ones stay near. */
+static void
+many_small_ones_at_once_have_all_rails(void **state)
+{
+	(void)state;
+	setup(SPEED_MAX);
+	distant = ODD;
+	whole = 4096;
+	assert_true(efficiency(64 * UINT64_C(40000000)) >= 0.97);
+}
+
 int
 main(void)
 {
@@ -229,6 +352,12 @@ main(void)
 		cmocka_unit_test(none_in_use_is_none),
 		cmocka_unit_test(whoever_is_full_waits),
 		cmocka_unit_test(what_is_small_goes_in_one),
+		cmocka_unit_test(distant_rails_help_with_much_only),
+		cmocka_unit_test(near_rails_that_are_slow_have_help_soon),
+		cmocka_unit_test(where_all_are_distant_none_is),
+		cmocka_unit_test(small_work_stays_near),
+		cmocka_unit_test(large_work_has_all_rails),
+		cmocka_unit_test(many_small_ones_at_once_have_all_rails),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

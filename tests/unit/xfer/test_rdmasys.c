@@ -6,7 +6,8 @@
 #include "madetree.h"
 #include "test.h"
 
-#define DEVS "/sys/class/infiniband/"
+#define DEVS  "/sys/class/infiniband/"
+#define NODES "/sys/devices/system/node/"
 
 static char root[MADETREE_BYTES];
 
@@ -81,6 +82,28 @@ a_device_has_a_place(void **state)
 	assert_int_equal(kv_rdmasys_numa(root, "b"), -1);
 	assert_int_equal(kv_rdmasys_numa(root, "c"), -1);
 	assert_int_equal(kv_rdmasys_numa(NULL, "a"), -1);
+}
+
+/* Those of nodes that there are, one after the other. */
+static void
+nodes_have_distances(void **state)
+{
+	unsigned to[5];
+
+	(void)state;
+	madetree_put(root, NODES "node1/distance", "10 20 30\n");
+	madetree_put(root, NODES "node3/distance", "21 10 31\n");
+	madetree_put(root, NODES "node4/distance", "30 x\n");
+	kv_rdmasys_distances(root, 3, to, 5);
+	assert_memory_equal(to, ((unsigned[]){ 0, 21, 0, 10, 31 }), sizeof(to));
+	kv_rdmasys_distances(root, 3, to, 4);
+	assert_int_equal(to[3], 10);
+	kv_rdmasys_distances(root, 4, to, 5);
+	assert_memory_equal(to, ((unsigned[]){ 0, 30, 0, 0, 0 }), sizeof(to));
+	kv_rdmasys_distances(root, 2, to, 5);
+	assert_memory_equal(to, ((unsigned[]){ 0 }), sizeof(to[0]));
+	kv_rdmasys_distances(NULL, 3, to, 5);
+	assert_int_equal(to[3], 0);
 }
 
 static void
@@ -181,6 +204,7 @@ main(void)
 	const struct CMUnitTest tests[] = {
 		CASE(devices_are_listed_as_people_count),
 		CASE(a_device_has_a_place),
+		CASE(nodes_have_distances),
 		CASE(a_device_may_be_soft),
 		CASE(rates_are_read),
 		CASE(gids_have_a_type_and_an_interface),
