@@ -61,16 +61,17 @@ is_open(const struct kv_link *l, bool data)
 	       (!data || l->data.state == KV_LINK_UP);
 }
 
-/* fn may free the wait, and start another one. */
+/* Whose time is over by then. fn may free the wait, and start another one. */
 static void
-waits_tell(struct kv_link *l, int status)
+waits_tell(struct kv_link *l, int status, uint64_t until_ns)
 {
 	struct kv_list told;
 	struct kv_link_wait *w, *tmp;
 
 	kv_list_init(&told);
 	KV_LIST_FOREACH_SAFE(w, tmp, &l->waits, link) {
-		if (status == 0 && !is_open(l, w->data))
+		if (w->until_ns > until_ns ||
+		    (status == 0 && !is_open(l, w->data)))
 			continue;
 		kv_list_del(&w->link);
 		kv_list_add_tail(&told, &w->link);
@@ -170,7 +171,7 @@ kv_link_drop(struct kv_link *l, int status)
 		kv_hub_sick(l->ch->hub, &l->want, kv_loop_now(l->ch->loop));
 	kv_link_drop_data(l, status);
 	kv_link_end_close(&l->ctl, status);
-	waits_tell(l, status);
+	waits_tell(l, status, UINT64_MAX);
 }
 
 void
@@ -181,6 +182,27 @@ kv_link_free(struct kv_link *l)
 	kv_link_drop(l, -KV_ECLOSED);
 	kv_list_del(&l->node);
 	free(l);
+}
+
+/* The attempt was begun for who had less time: it is made again for those who
+ * have some left. False: there are none. */
+static bool
+attempt_again(struct kv_link_end *e)
+{
+	struct kv_link *l = e->link;
+	uint64_t now = kv_loop_now(l->ch->loop), until = now;
+	struct kv_link_wait *w;
+
+	KV_LIST_FOREACH(w, &l->waits, link)
+		until = kv_max_u64(until, w->until_ns);
+	if (until == now || e->state == KV_LINK_UP)
+		return false;
+	kv_link_end_close(e, -KV_ETIMEOUT);
+	l->deadline = until;
+	if (end_dial(e) < 0)
+		return false;
+	waits_tell(l, -KV_ETIMEOUT, now);
+	return true;
 }
 
 /* The attempt failed, or what was up is lost. A lost data connection does not
@@ -195,12 +217,14 @@ end_fail(struct kv_link_end *e, int status)
 		kv_link_fast_fail(l, status);
 		return;
 	}
+	if (status == -KV_ETIMEOUT && attempt_again(e))
+		return;
 	if (e == &l->ctl) {
 		kv_link_drop(l, status);
 		return;
 	}
 	kv_link_drop_data(l, status);
-	waits_tell(l, status);
+	waits_tell(l, status, UINT64_MAX);
 }
 
 /* closed: see struct kv_release. */
@@ -261,7 +285,7 @@ kv_link_is_up(struct kv_link_end *e)
 		end_fail(&l->data, -KV_ENOMEM);
 		return;
 	}
-	waits_tell(l, 0);
+	waits_tell(l, 0, UINT64_MAX);
 }
 
 static void
@@ -438,18 +462,18 @@ kv_link_open(struct kv_link *l, struct kv_link_wait *w, bool data,
 	     uint64_t deadline_ns)
 {
 	uint64_t now = kv_loop_now(l->ch->loop);
-	struct kv_hub *hub = l->ch->hub;
 	struct kv_link_end *down;
 	int rc;
 
 	if (is_open(l, data) && !(data && kv_link_rails_await(l)))
 		return 1;
+	w->until_ns = kv_chan_patience(l->ch, deadline_ns, ATTEMPT_LEAST_NS,
+				       attempt_ns(l));
 	down = l->ctl.state == KV_LINK_UP ? &l->data : &l->ctl;
 	if (down->state == KV_LINK_IDLE) {
-		if (l->is_local && !kv_hub_try(hub, &l->want, now))
+		if (l->is_local && !kv_hub_try(l->ch->hub, &l->want, now))
 			return -KV_EUNREACHABLE;
-		l->deadline = kv_chan_patience(l->ch, deadline_ns,
-					       ATTEMPT_LEAST_NS, attempt_ns(l));
+		l->deadline = w->until_ns;
 		rc = end_dial(down);
 		if (rc < 0)
 			return rc;

@@ -41,6 +41,7 @@ struct kv_link_wait {
 	struct kv_list link;
 	struct kv_link *to; /* NULL while it does not wait */
 	bool data;          /* for the data connection too */
+	uint64_t until_ns;  /* an attempt is not given up before */
 	void (*fn)(struct kv_link_wait *w, int status);
 };
 
