@@ -99,6 +99,8 @@ answer_flags(struct kv_master *m, const struct reach *r)
 
 	if (r->some_not || m->n_hidden > 0)
 		flags |= KV_LOOKUP_HIDES;
+	if (m->n_mute > 0)
+		flags |= KV_LOOKUP_INCOMPLETE;
 	return flags;
 }
 

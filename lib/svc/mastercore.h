@@ -102,6 +102,7 @@ struct kv_master {
 	unsigned n_joining;
 	unsigned n_missed; /* members that are hidden for what they missed */
 	unsigned n_loopback;
+	unsigned n_mute;
 	bool is_deserted;   /* all nodes fell silent, none is back yet */
 	unsigned slots_end; /* no member from here on */
 	uint64_t last_serial;
@@ -245,6 +246,8 @@ struct kv_member {
 	uint8_t addr_len;
 	uint8_t name_len;
 	bool is_loopback;   /* its address means another host elsewhere */
+	bool is_mute;       /* it lost its session, and may live: what it has
+			     * got since was not published */
 	uint8_t masters;    /* that it was given */
 	uint64_t heard;     /* heartbeat; kv_master_now() */
 	uint64_t progress;  /* of its sync */

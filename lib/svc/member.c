@@ -80,6 +80,18 @@ kv_member_is_incomplete(struct kv_master *m)
 	       kv_master_now(m) - m->started < m->o.ttl_ns;
 }
 
+/* One that no probe reaches holds nothing that others could have. */
+static void
+mute(struct kv_member *mb)
+{
+	bool is_mute = !mb->peer && !mb->heir && !mb->is_hidden;
+
+	if (mb->is_mute == is_mute)
+		return;
+	mb->is_mute = is_mute;
+	mb->m->n_mute += is_mute ? 1 : -1u;
+}
+
 void
 kv_member_show(struct kv_member *mb)
 {
@@ -88,6 +100,7 @@ kv_member_show(struct kv_member *mb)
 	struct kv_member *old;
 	unsigned at;
 
+	mute(mb);
 	kv_dir_slot_hide(m->dir, mb->slot, hide);
 	for (at = 0; mb->is_heir && (old = kv_member_next(m, &at));)
 		if (old->heir == mb)
@@ -165,6 +178,7 @@ kv_member_close(struct kv_member *mb, const char *why)
 	m->n_joining -= !mb->is_synced;
 	m->n_missed -= mb->has_missed;
 	m->n_loopback -= mb->is_loopback;
+	m->n_mute -= mb->is_mute;
 	session_end(mb);
 	kv_bytes_fini(&mb->decides);
 	kv_bytes_fini(&mb->wants);
@@ -197,10 +211,12 @@ void
 kv_member_lost(struct kv_member *mb)
 {
 	session_end(mb);
-	if (kv_missed_is_taken_over(mb))
+	if (kv_missed_is_taken_over(mb)) {
 		kv_member_dead(mb, OUTLIVED);
-	else
-		kv_suspect_lost(mb);
+		return;
+	}
+	mute(mb);
+	kv_suspect_lost(mb);
 }
 
 int
@@ -401,6 +417,7 @@ replace(struct kv_member *old, struct kv_member *mb)
 		old->heir = mb;
 		mb->m->n_members--;
 		session_end(old);
+		mute(old);
 	} else {
 		kv_member_close(old, "its node joined again");
 	}

@@ -130,6 +130,42 @@ a_broken_session_alone_is_no_death(void **state)
 	assert_int_equal(rig_state(&req, &a), 0);
 }
 
+/* What it was given since then was not published. */
+static void
+no_miss_is_sure_while_a_session_is_lost(void **state)
+{
+	(void)state;
+	rig_ms(11000);
+	assert_false(rig_is_incomplete(&req));
+	rig_close(&a.p);
+	rig_ms(50);
+	assert_int_equal(rig_state(&req, &a), KV_NODE_LIVE);
+	assert_true(rig_is_incomplete(&req));
+	rig_again(&a);
+	assert_int_equal(rig_join(&a, NULL), 0);
+	assert_true(rig_is_incomplete(&req));
+	wireframe_free(rig_publish(&a, ALL, NULL, 0, 0));
+	assert_false(rig_is_incomplete(&req));
+	/* Of one that cannot be reached nothing can be had. */
+	rig_close(&a.p);
+	a.is_frozen = true;
+	rig_ms(1100);
+	assert_int_equal(rig_state(&req, &a), KV_NODE_SUSPECT);
+	assert_false(rig_is_incomplete(&req));
+	a.is_frozen = false;
+	rig_ms(1100);
+	assert_int_equal(rig_state(&req, &a), KV_NODE_LIVE);
+	assert_true(rig_is_incomplete(&req));
+	/* Nor of one that is gone. */
+	rig_ms(10000);
+	assert_int_equal(rig_state(&req, &a), 0);
+	assert_false(rig_is_incomplete(&req));
+	rig_kill(&b);
+	rig_ms(5);
+	assert_false(rig_is_incomplete(&req));
+	assert_int_equal(rig.m->n_mute, 0);
+}
+
 static void
 a_lost_host_is_hidden_first(void **state)
 {
@@ -325,6 +361,7 @@ main(void)
 		TWO(another_process_at_the_address_means_gone),
 		TWO(a_closed_port_alone_is_no_death),
 		TWO(a_broken_session_alone_is_no_death),
+		TWO(no_miss_is_sure_while_a_session_is_lost),
 		TWO(a_lost_host_is_hidden_first),
 		TWO(a_dead_nodes_keys_are_misses_while_it_is_swept),
 		TWO(a_stop_of_the_master_kills_nobody),
