@@ -136,15 +136,22 @@ kv_chan_link(struct kv_chan *ch, const struct kv_id *boot)
 	return l;
 }
 
-bool
-kv_chan_is_linked(const struct kv_chan *ch, const struct kv_id *boot)
+/* One that is up; NULL: there is none. */
+static struct kv_link *
+link_find(const struct kv_chan *ch, const struct kv_id *boot)
 {
 	struct kv_link *l;
 
 	KV_LIST_FOREACH(l, &ch->nodes, node)
 		if (kv_id_is_equal(l->want, *boot))
-			return l->ctl.state == KV_LINK_UP;
-	return false;
+			return l->ctl.state == KV_LINK_UP ? l : NULL;
+	return NULL;
+}
+
+bool
+kv_chan_is_linked(const struct kv_chan *ch, const struct kv_id *boot)
+{
+	return link_find(ch, boot) != NULL;
 }
 
 uint64_t
@@ -155,6 +162,19 @@ kv_chan_patience(const struct kv_chan *ch, uint64_t deadline, uint64_t least_ns,
 	uint64_t left = deadline > now ? deadline - now : 0;
 
 	return now + kv_min_u64(kv_max_u64(left / 2, least_ns), most_ns);
+}
+
+/* A new connection is news: another process of this host may have said of it,
+ * what is not so any more. */
+static bool
+is_well(struct kv_chan *ch, const struct kv_id *boot)
+{
+	struct kv_link *l = link_find(ch, boot);
+	bool is_news = kv_hub_well(ch->hub, boot) || (l && !l->is_told);
+
+	if (l)
+		l->is_told = true;
+	return is_news;
 }
 
 void
@@ -169,7 +189,7 @@ kv_chan_report(struct kv_chan *ch, const struct kv_id *boot, int status)
 	 * busy is there. */
 	if (kv_status_scope(status) == KV_SCOPE_SELF || status == -KV_EBUSY)
 		return;
-	is_news = status == 0 ? kv_hub_well(ch->hub, boot)
+	is_news = status == 0 ? is_well(ch, boot)
 			      : kv_hub_sick(ch->hub, boot, now);
 	if (!is_news)
 		return;
@@ -184,6 +204,7 @@ kv_chan_report(struct kv_chan *ch, const struct kv_id *boot, int status)
 		r->reachable = status == 0;
 		r->status = (uint8_t)(status < 0 ? -status : status);
 		kv_conn_end(ch->masters[i]->ctl.conn);
+		kv_conn_flush(ch->masters[i]->ctl.conn);
 	}
 }
 

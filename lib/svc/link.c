@@ -171,6 +171,7 @@ kv_link_drop(struct kv_link *l, int status)
 		kv_hub_sick(l->ch->hub, &l->want, kv_loop_now(l->ch->loop));
 	kv_link_drop_data(l, status);
 	kv_link_end_close(&l->ctl, status);
+	l->is_told = false;
 	waits_tell(l, status, UINT64_MAX);
 }
 

@@ -75,6 +75,7 @@ struct kv_link {
 	char addr[KV_SOCKPATH_BYTES_MAX + 32];
 	struct kv_id want;   /* whom it must be; zero: anybody */
 	struct kv_id boot;   /* who it is, while UP */
+	bool is_told;        /* masters know that it can be reached */
 	bool is_local;       /* over the Unix socket: bytes by the mapping */
 	uint64_t deadline;   /* of the attempt under way */
 	int dialled;         /* how dialling ended: 0 or -errno */

@@ -51,8 +51,9 @@ struct reach {
 	uint64_t not [KV_NODES_MAX / 64];
 };
 
+/* is_last: what it reported counts for nothing. */
 static void
-reach_init(struct reach *r, struct kv_masterpeer *p)
+reach_init(struct reach *r, struct kv_masterpeer *p, bool is_last)
 {
 	struct kv_master *m = p->m;
 	struct kv_member *mb;
@@ -64,7 +65,8 @@ reach_init(struct reach *r, struct kv_masterpeer *p)
 		return;
 	for (at = 0; (mb = kv_member_next(m, &at));) {
 		if (kv_member_is_for(kv_member_now(mb), p) &&
-		    !kv_suspect_is_reported(kv_member_now(mb), &p->host))
+		    (is_last ||
+		     !kv_suspect_is_reported(kv_member_now(mb), &p->host)))
 			continue;
 		r->some_not = true;
 		r->not [mb->slot / 64] |= UINT64_C(1) << mb->slot % 64;
@@ -243,7 +245,7 @@ exist_answer(struct kv_masterpeer *p, const struct kv_msg *msg, size_t count)
 			       &out);
 	if (!r)
 		return;
-	reach_init(&reach, p);
+	reach_init(&reach, p, false);
 	r->count = kv_le32((uint32_t)count);
 	r->flags = answer_flags(m, &reach);
 	for (i = 0; i < count; i += n) {
@@ -266,6 +268,8 @@ struct owners {
 	uint16_t record[KV_NODES_MAX]; /* of a slot */
 	uint16_t slots[KV_NODES_MAX];  /* in the order of their records */
 	unsigned n;
+	struct reach reach;
+	struct reach last;
 	size_t record_bytes;
 	size_t found;
 	uint8_t flags; /* of the answer */
@@ -282,10 +286,25 @@ record_of(struct owners *o, unsigned slot)
 	return o->record[slot];
 }
 
+/* Those that the asking host can reach. Where there are none those that it has
+ * reported are as good: who reported them need not be who asks, and may have
+ * reached them since. */
+static void
+owners_of(const struct owners *o, struct kv_hash h, struct kv_dir_view *view)
+{
+	view->n = 0;
+	kv_dir_find(o->m->dir, h, view);
+	reach_only(&o->reach, o->m, view);
+	if (view->n > 0 || !o->reach.some_not)
+		return;
+	kv_dir_find(o->m->dir, h, view);
+	reach_only(&o->last, o->m, view);
+}
+
 /* Appends what is known of n keys: numbers to `counts`, owners to scratch. */
 static void
-owners_find(struct owners *o, const struct reach *r, const struct kv_id *ids,
-	    size_t n, uint8_t *counts)
+owners_find(struct owners *o, const struct kv_id *ids, size_t n,
+	    uint8_t *counts)
 {
 	struct kv_bytes *to = &o->m->scratch;
 	struct kv_hash h[CHUNK];
@@ -302,9 +321,7 @@ owners_find(struct owners *o, const struct reach *r, const struct kv_id *ids,
 	for (i = 0; i < n; i++) {
 		if (i + AHEAD < n)
 			kv_dir_prefetch(o->m->dir, h[i + AHEAD]);
-		view.n = 0;
-		kv_dir_find(o->m->dir, h[i], &view);
-		reach_only(r, o->m, &view);
+		owners_of(o, h[i], &view);
 		counts[i] = (uint8_t)kv_min_size(view.n, o->max);
 		o->found += counts[i] > 0;
 		for (j = 0; j < counts[i]; j++) {
@@ -360,7 +377,6 @@ who_answer(struct kv_masterpeer *p, const struct kv_msg *msg, size_t count)
 	struct kv_master *m = p->m;
 	struct owners o = { .m = m, .max = owners_max(m, count) };
 	const uint8_t *ids = msg->tail;
-	struct reach reach;
 	size_t i, n;
 
 	kv_bytes_reset(&m->scratch);
@@ -371,11 +387,12 @@ who_answer(struct kv_masterpeer *p, const struct kv_msg *msg, size_t count)
 	}
 	m->scratch.len = count;
 	memset(o.record, 0xff, sizeof(o.record));
-	reach_init(&reach, p);
-	o.flags = answer_flags(m, &reach);
+	reach_init(&o.reach, p, false);
+	reach_init(&o.last, p, true);
+	o.flags = answer_flags(m, &o.reach);
 	for (i = 0; i < count; i += n) {
 		n = kv_min_size(count - i, CHUNK);
-		owners_find(&o, &reach, (const struct kv_id *)ids + i, n,
+		owners_find(&o, (const struct kv_id *)ids + i, n,
 			    m->scratch.data + i);
 	}
 	owners_answer(p, msg->id, &o, count);

@@ -203,12 +203,34 @@ a_report_holds_for_its_host(void **state)
 	rig_put(&b, 2, 10, 0);
 	rig_report(&req, &a, false);
 	assert_false(rig_exists(&req, 1));
-	assert_int_equal(rig_owners(&req, 1), 0);
 	assert_int_equal(rig_owners(&req, 2), B);
 	assert_true(rig_exists(&req, 2));
 	assert_false(rig_exists(&same, 1));
 	assert_true(rig_exists(&other, 1));
 	assert_int_equal(rig_owners(&other, 2), A | B);
+}
+
+/* Another process of that host may have reached it since. */
+static void
+who_is_reported_is_named_where_nobody_else_is(void **state)
+{
+	(void)state;
+	rig_put(&a, 1, 10, 0);
+	rig_put(&a, 2, 10, 0);
+	rig_put(&b, 2, 10, 0);
+	rig_report(&req, &a, false);
+	assert_int_equal(rig_owners(&req, 1), A);
+	assert_true(rig_hides(&req));
+	rig_report(&req, &b, false);
+	assert_int_equal(rig_owners(&req, 2), A | B);
+	assert_false(rig_exists(&req, 2));
+	/* One that the master cannot reach either is not. */
+	a.is_frozen = true;
+	rig_ms(5000);
+	rig_report(&req, &a, false);
+	rig_ms(2000);
+	assert_int_equal(rig_owners(&req, 1), 0);
+	assert_int_equal(rig_owners(&req, 2), B);
 }
 
 /* Who has a connection to the node may ask it, then. */
@@ -552,6 +574,7 @@ main(void)
 		TWO(owners_of_very_many_keys_fit_in_a_frame),
 		TWO(who_asks_much_waits_for_others),
 		TWO(a_report_holds_for_its_host),
+		TWO(who_is_reported_is_named_where_nobody_else_is),
 		TWO(answers_say_that_somebody_is_left_out),
 		TWO(a_report_ends_after_five_seconds),
 		TWO(a_report_is_taken_back),
