@@ -13,6 +13,10 @@
 #include "net/lookup.h"
 
 #define AGAIN_NS (10 * KV_NS_PER_MS) /* until something full is tried again */
+/* What was lost, or met a full queue, the kernel sends again after a second,
+ * which is too late for most: a new attempt is made before, then after twice as
+ * long. */
+#define LOST_NS (300 * KV_NS_PER_MS)
 
 struct kv_dial {
 	struct kv_loop *loop;
@@ -22,8 +26,10 @@ struct kv_dial {
 	struct kv_addr addr;
 	struct kv_lookup *lookup; /* NULL when none is under way */
 	struct kv_lookup_result to;
-	int next; /* the address of `to` that is tried next */
-	int fd;   /* -1 when none is being connected */
+	int next;          /* the address of `to` that is tried next */
+	uint64_t until_ns; /* the one before it is tried so long */
+	uint64_t lost_ns;
+	int fd; /* -1 when none is being connected */
 	struct kv_io io;
 	struct kv_timer timer;
 	struct kv_defer done;
@@ -113,11 +119,7 @@ on_connected(struct kv_io *io, uint32_t ready)
 		finish(d, 0);
 }
 
-static void
-on_attempt_over(struct kv_timer *t)
-{
-	try_next(KV_CONTAINER_OF(t, struct kv_dial, timer), -ETIMEDOUT);
-}
+static void on_attempt_over(struct kv_timer *t);
 
 /* Of family `af`, or -errno. What is left of it in TIME_WAIT keeps no daemon
  * from listening on the port that the kernel chose for it. */
@@ -133,12 +135,12 @@ open_socket(int af)
 	return kv_steal_fd(&fd);
 }
 
-/* 0: under way, or connected. */
+/* The address before the next one. 0: under way, or connected. */
 static int
-try_one(struct kv_dial *d, const struct kv_lookup_addr *to)
+try_one(struct kv_dial *d)
 {
-	uint64_t now = kv_loop_now(d->loop);
-	uint64_t share = (d->deadline_ns - now) / (d->to.n - d->next + 1);
+	const struct kv_lookup_addr *to = &d->to.addrs[d->next - 1];
+	uint64_t now = kv_loop_now(d->loop), over;
 	int err;
 
 	d->fd = open_socket(to->addr.sa.sa_family);
@@ -148,25 +150,41 @@ try_one(struct kv_dial *d, const struct kv_lookup_addr *to)
 		finish(d, 0);
 		return 0;
 	}
-	if (errno == EAGAIN) { /* a Unix socket whose backlog is full */
-		d->next--;
+	if (errno == EAGAIN) /* a Unix socket whose backlog is full */
 		return set_timer(d, now + AGAIN_NS, on_attempt_over);
-	}
 	if (errno == ENOENT) /* no file of a Unix socket */
 		return -ECONNREFUSED;
 	if (errno != EINPROGRESS)
 		return -errno;
 	err = kv_loop_io_add(d->loop, &d->io, d->fd, EPOLLOUT);
-	return err ? err : set_timer(d, now + share, on_attempt_over);
+	over = kv_min_u64(now + d->lost_ns, d->until_ns);
+	d->lost_ns *= 2;
+	return err ? err : set_timer(d, over, on_attempt_over);
+}
+
+static void
+on_attempt_over(struct kv_timer *t)
+{
+	struct kv_dial *d = KV_CONTAINER_OF(t, struct kv_dial, timer);
+	int err = -ETIMEDOUT;
+
+	if (kv_loop_now(d->loop) < d->until_ns) {
+		drop_attempt(d);
+		err = try_one(d);
+	}
+	if (err)
+		try_next(d, err);
 }
 
 /* The attempt before ended with `last`. */
 static void
 try_next(struct kv_dial *d, int last)
 {
+	uint64_t now = kv_loop_now(d->loop);
+
 	do {
 		drop_attempt(d);
-		if (kv_loop_now(d->loop) >= d->deadline_ns) {
+		if (now >= d->deadline_ns) {
 			finish(d, -ETIMEDOUT);
 			return;
 		}
@@ -174,7 +192,11 @@ try_next(struct kv_dial *d, int last)
 			finish(d, last);
 			return;
 		}
-		last = try_one(d, &d->to.addrs[d->next++]);
+		d->until_ns =
+			now + (d->deadline_ns - now) / (d->to.n - d->next);
+		d->lost_ns = LOST_NS;
+		d->next++;
+		last = try_one(d);
 	} while (last);
 }
 

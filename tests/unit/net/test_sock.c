@@ -121,6 +121,7 @@ closed_port(void)
 /* Listens, but its queue is full: more attempts hear nothing. */
 struct black_hole {
 	int fds[4];
+	struct kv_timer drain;
 };
 
 static void
@@ -343,6 +344,41 @@ a_black_hole_costs_the_deadline_and_no_more(void **state)
 	/* A deadline that has passed. */
 	assert_int_equal(netpair_dial(&p, with_port("127.0.0.1", port), 0),
 			 -ETIMEDOUT);
+	black_hole_close(&hole);
+	netpair_close(&p);
+}
+
+/* Takes what is in its queue. */
+static void
+black_hole_drain(struct kv_timer *t)
+{
+	struct black_hole *h = KV_CONTAINER_OF(t, struct black_hole, drain);
+	int fd;
+
+	while ((fd = accept(h->fds[0], NULL, NULL)) >= 0)
+		close(fd);
+}
+
+/* The kernel alone would need a second for the next one. */
+static void
+an_attempt_that_was_lost_is_made_again(void **state)
+{
+	struct black_hole hole = { .drain.fn = black_hole_drain };
+	int port = closed_port();
+	struct netpair p;
+	uint64_t start;
+
+	(void)state;
+	netpair_listen(&p, "127.0.0.1:0");
+	black_hole_open(&hole, "127.0.0.1", port);
+	start = now();
+	assert_int_equal(
+		kv_loop_timer_set(p.loop, &hole.drain,
+				  kv_loop_refresh(p.loop) + 100 * KV_NS_PER_MS),
+		0);
+	assert_int_equal(netpair_dial(&p, with_port("127.0.0.1", port), 5000),
+			 0);
+	assert_in_range(ms_since(start), 100, 800);
 	black_hole_close(&hole);
 	netpair_close(&p);
 }
@@ -604,6 +640,7 @@ main(void)
 		NETPAIR_TIGHT(an_abstract_name_is_not_for_other_users),
 		NETPAIR_TIGHT(nobody_there_is_told_at_once),
 		NETPAIR_TIGHT(what_is_no_address_to_dial_is_refused),
+		NETPAIR_TIGHT(an_attempt_that_was_lost_is_made_again),
 		NETPAIR_TIGHT(a_black_hole_costs_the_deadline_and_no_more),
 		NETPAIR_TIGHT(cancelled_it_is_not_called),
 		ALONE(all_addresses_of_a_name_are_tried),
