@@ -55,12 +55,47 @@ group_drop(struct kv_getgroup *g, int status)
 	group_free(g);
 }
 
+/* Leaves the keys that have no result, to be asked from the first on. */
+static void
+group_keep(struct kv_getgroup *g)
+{
+	struct kv_getop_key *k;
+	size_t i, n = 0;
+
+	for (i = 0; i < g->base.n; i++) {
+		k = &g->op->keys[g->base.idx[i]];
+		if (i < g->base.end && k->state != KV_GETOP_ASKED)
+			continue;
+		k->is_busy = false;
+		g->base.idx[n++] = g->base.idx[i];
+	}
+	g->base.n = n;
+	g->base.pos = g->base.end = 0;
+}
+
+/* A connection broke, which says little of the owner: whether it is there is
+ * known as soon as another one is made, or refused. */
+static bool
+group_is_tried_again(struct kv_getgroup *g, int status)
+{
+	if (status != -KV_ECONNLOST || g->was_lost)
+		return false;
+	g->was_lost = true;
+	kv_rpc_cancel(&g->base.call);
+	kv_rpc_cancel(&g->base.ping);
+	group_keep(g);
+	kv_getgroup_again(g);
+	return true;
+}
+
 void
 kv_getgroup_fail(struct kv_group *base, int status)
 {
 	struct kv_getgroup *g = kv_getgroup_of(base);
 	struct kv_getop *op = g->op;
 
+	if (group_is_tried_again(g, status))
+		return;
 	kv_getop_lacks(op, status);
 	if (!base->to->is_local)
 		kv_chan_report(op->ch, &g->boot, status);

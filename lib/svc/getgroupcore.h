@@ -17,6 +17,7 @@ struct kv_getgroup {
 	struct kv_id boot;
 	struct kv_link_rx rx;
 	bool is_pausing;  /* it is asked again when the timer says so */
+	bool was_lost;    /* once it was asked anew over another connection */
 	uint64_t busy_ns; /* since then; 0: never */
 	bool answered;    /* GET_R of this frame is here */
 	uint32_t coming;  /* keys whose bytes are still on their way */

@@ -132,6 +132,37 @@ a_silent_owner_is_given_up(void **state)
 	}
 }
 
+/* The node is there: all its connections break in the middle, whichever way the
+ * value goes. */
+static void
+a_connection_that_breaks_is_no_miss(void **state)
+{
+	unsigned n_broken = 0;
+	struct railcall c;
+
+	(void)state;
+	for (unsigned i = 0; i < 80; i++) {
+		railcall_begin(2, i + 1);
+		cluster_run(cl, 10 * KV_NS_PER_S); /* a miss is believed */
+		railcall_give("k", MIB);
+		railcall_cut(0, i % 2 ? 2 : 0, true);
+		if (i % 4 < 2)
+			railcall_get_value("k", MIB, true);
+		railcall_new(&c, MIB, true);
+		railcall_get(&c, "k", 5 * KV_NS_PER_S);
+		cluster_run(cl, i * 20 * KV_NS_PER_US);
+		n_broken += !c.is_done;
+		simnet_reset(cl->net, far->host, "n0");
+		railcall_wait(&c);
+		assert_int_equal(c.gitem.status, 0);
+		railcall_check(&c, "k", 0, MIB);
+		railcall_free(&c);
+		railcall_cut(0, 2, false);
+		railcall_end();
+	}
+	assert_true(n_broken > 30);
+}
+
 /* ---- deadlines ---- */
 
 static void
@@ -293,6 +324,7 @@ main(void)
 		cmocka_unit_test(a_requester_that_is_killed_leaves_nothing),
 		cmocka_unit_test(a_slow_owner_is_waited_for),
 		cmocka_unit_test(a_silent_owner_is_given_up),
+		cmocka_unit_test(a_connection_that_breaks_is_no_miss),
 		cmocka_unit_test(a_get_past_its_deadline_gives_its_memory_back),
 		cmocka_unit_test(calls_are_given_up_after_each_turn),
 		cmocka_unit_test(a_small_get_past_its_deadline_is_over),
