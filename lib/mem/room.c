@@ -314,7 +314,7 @@ static const char *
 advice(char *buf, size_t n, uint64_t bytes, uint64_t room)
 {
 	uint64_t mib = fitting_mib(room);
-	char own[16], less[40] = "";
+	char own[16], less[48] = "";
 
 	if (mib)
 		snprintf(less, sizeof(less), "ask for %juMB at most, or ",
