@@ -357,7 +357,7 @@ kv_conn_new(struct kv_loop *loop, struct kv_stream *s,
 	c->last_rx = kv_loop_now(loop);
 	c->defer.fn = turn;
 	c->begun.timer.fn = begun_late;
-	kv_recvq_init(&c->in);
+	kv_recvq_init(&c->in, s->ops->read_bytes);
 	kv_sendq_init(&c->out);
 	kv_list_init(&c->done);
 	kv_list_init(&c->calling);

@@ -18,9 +18,9 @@ enum {
 };
 
 void
-kv_recvq_init(struct kv_recvq *q)
+kv_recvq_init(struct kv_recvq *q, size_t least)
 {
-	*q = (struct kv_recvq){ 0 };
+	*q = (struct kv_recvq){ .least = least ? least : CAP_MIN };
 }
 
 void
@@ -28,7 +28,7 @@ kv_recvq_fini(struct kv_recvq *q)
 {
 	free(q->mem);
 	free(q->iov);
-	kv_recvq_init(q);
+	kv_recvq_init(q, q->least);
 }
 
 static void
@@ -43,7 +43,7 @@ to_front(struct kv_recvq *q)
 static int
 room(struct kv_recvq *q, size_t need)
 {
-	size_t cap = kv_max_size(q->cap, CAP_MIN);
+	size_t cap = kv_max_size(q->cap, q->least);
 	uint8_t *mem;
 
 	assert(need <= NEED_MAX);
@@ -74,7 +74,7 @@ static void
 emptied(struct kv_recvq *q)
 {
 	q->start = q->end = 0;
-	if (q->cap <= CAP_MIN || q->peak > CAP_MIN) {
+	if (q->cap <= q->least || q->peak > q->least) {
 		q->small = 0;
 	} else if (++q->small >= SMALL_TIMES) {
 		free(q->mem);

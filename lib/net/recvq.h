@@ -25,6 +25,7 @@ enum {
 struct kv_recvq {
 	uint8_t *mem; /* bytes start..end have arrived, are not used up */
 	size_t cap, start, end;
+	size_t least;   /* cap of one that is needed at all */
 	bool narrow;    /* payloads follow each other: read little ahead */
 	size_t peak;    /* most that was needed since it was last empty */
 	unsigned small; /* times it was emptied while far too large */
@@ -39,7 +40,8 @@ struct kv_recvq {
 	int pieces, filled; /* iov[filled..pieces) have room */
 };
 
-void kv_recvq_init(struct kv_recvq *q);
+/* least: what is to be read at once; 0: as for a socket. */
+void kv_recvq_init(struct kv_recvq *q, size_t least);
 void kv_recvq_fini(struct kv_recvq *q);
 
 enum {

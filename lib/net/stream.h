@@ -14,6 +14,8 @@ struct kv_loop;
 struct kv_stream;
 
 struct kv_stream_ops {
+	/* As much as it is of use to read at once; 0: not known. */
+	size_t read_bytes;
 	/* Bytes read, 0 at the end, -EAGAIN when nothing is there, -errno. */
 	ssize_t (*readv)(struct kv_stream *s, const struct iovec *iov, int n);
 	/* Bytes taken, -EAGAIN when full, -errno. */

@@ -438,6 +438,7 @@ stream_recv_fd(struct kv_stream *base)
 }
 
 static const struct kv_stream_ops stream_ops = {
+	.read_bytes = 2 * KV_RDMASTREAM_BYTES,
 	.readv = stream_readv,
 	.writev = stream_writev,
 	.want = stream_want,

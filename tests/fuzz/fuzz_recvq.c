@@ -161,7 +161,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	peer.wire = peer.frame = wire;
 	peer.size = size - 1;
 	kv_rng_seed(&peer.rng, data[0]);
-	kv_recvq_init(&peer.q);
+	kv_recvq_init(&peer.q, 0);
 	receive(&peer);
 	kv_recvq_fini(&peer.q);
 	free(peer.room);

@@ -18,7 +18,7 @@ static int
 setup(void **state)
 {
 	(void)state;
-	kv_recvq_init(&q);
+	kv_recvq_init(&q, 0);
 	put = got = payload_read = 0;
 	reads = 0;
 	return 0;
