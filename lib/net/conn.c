@@ -418,6 +418,15 @@ kv_conn_detach(struct kv_conn *c)
 	return s;
 }
 
+struct kv_conn *
+kv_conn_of(const struct kv_stream *s)
+{
+	struct kv_conn *c = s->arg;
+
+	assert(c->magic == MAGIC);
+	return c;
+}
+
 void *
 kv_conn_arg(const struct kv_conn *c)
 {

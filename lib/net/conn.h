@@ -76,6 +76,8 @@ void kv_conn_reset(struct kv_conn *c);
 struct kv_stream *kv_conn_detach(struct kv_conn *c);
 
 void *kv_conn_arg(const struct kv_conn *c);
+/* Whose stream that is. */
+struct kv_conn *kv_conn_of(const struct kv_stream *s);
 void kv_conn_set_arg(struct kv_conn *c, void *arg);
 /* Another owner takes it over (after the handshake). */
 void kv_conn_set_ops(struct kv_conn *c, const struct kv_conn_ops *ops,

@@ -99,12 +99,12 @@ frame_choose(struct kv_getgroup *g)
 	if (g->base.to->is_local)
 		return KV_MODE_SHM;
 	if (is_small(g)) {
-		g->base.is_fast = kv_link_fast_is_up(g->base.to);
+		g->base.is_fast = kv_link_fast_use(g->base.to);
 		return KV_MODE_DATA;
 	}
 	rc = rdma_try(g);
 	g->is_rdma = rc == 0;
-	g->base.is_fast = rc == 0 && kv_link_fast_is_up(g->base.to);
+	g->base.is_fast = rc == 0 && kv_link_fast_use(g->base.to);
 	if (rc == 0)
 		return KV_MODE_RDMA;
 	g->base.end = frame_end(g, false);

@@ -86,7 +86,7 @@ struct kv_link {
 	 * again when it is lost. */
 	struct kv_link_end fast;
 	struct kv_rdmacall_dial *fast_dial;
-	struct kv_timer fast_pause; /* it was lost, and is dialled again then */
+	uint64_t fast_again_ns; /* it was lost, and is not dialled before */
 	uint64_t fast_pause_ns;
 	uint64_t features;           /* of the other side, by ctl */
 	struct kv_rdmalink *rails;   /* NULL: none */
@@ -120,10 +120,11 @@ void kv_link_drop(struct kv_link *l, int status);
 void kv_link_drop_data(struct kv_link *l, int status);
 
 /* Requests go by the fast end, but for those whose bytes follow by TCP; what it
- * loses is asked again by ctl. */
-bool kv_link_fast_is_up(const struct kv_link *l);
+ * loses is asked again by ctl. False: they go by ctl now; it is dialled again
+ * if it was lost some time ago. */
+bool kv_link_fast_use(struct kv_link *l);
 /* The fast end failed, or does not answer (-kv_status): its calls fail, ctl is
- * used, and it is dialled again after a pause. */
+ * used, and it is dialled again when it would be used, after a pause. */
 void kv_link_fast_fail(struct kv_link *l, int status);
 
 /* Rails of the link that is up; 0: values go by TCP now. */

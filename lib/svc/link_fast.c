@@ -1,6 +1,8 @@
 /*
  * A second way for requests, by RDMA: dialled once there are rails, given up
- * with them. What is under way on it when it is lost is asked again by ctl.
+ * with them. What is under way on it when it is lost is asked again by ctl. A
+ * node may end one that is idle, for others: it is dialled again when it would
+ * be used.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -32,12 +34,6 @@ enum {
 /* Ids of calls differ from those of ctl: bytes on the data connection name
  * them. */
 #define FIRST_ID (UINT64_C(1) << 32)
-
-bool
-kv_link_fast_is_up(const struct kv_link *l)
-{
-	return l->fast.state == KV_LINK_UP;
-}
 
 /* Where ctl was dialled; 0: not by TCP. */
 static uint16_t
@@ -81,6 +77,15 @@ connected(void *arg, struct kv_stream *s, int status)
 		l->fast.rpc.next_id = FIRST_ID;
 }
 
+static void
+pause_begin(struct kv_link *l)
+{
+	l->fast_pause_ns =
+		kv_min_u64(kv_max_u64(2 * l->fast_pause_ns, PAUSE_LEAST_NS),
+			   PAUSE_MOST_NS);
+	l->fast_again_ns = kv_loop_now(l->ch->loop) + l->fast_pause_ns;
+}
+
 void
 kv_link_fast_begin(struct kv_link *l)
 {
@@ -97,8 +102,10 @@ kv_link_fast_begin(struct kv_link *l)
 	call = to.port ? call_of(l->ch) : NULL;
 	if (call)
 		l->fast_dial = kv_rdmacall_dial(call, &to, connected, &l->fast);
-	if (!l->fast_dial)
+	if (!l->fast_dial) {
+		pause_begin(l);
 		return;
+	}
 	l->fast.state = KV_LINK_DIALING;
 	l->deadline = to.deadline_ns; /* of HELLO, too */
 }
@@ -110,13 +117,14 @@ kv_link_fast_up(struct kv_link *l)
 	l->fast_pause_ns = 0;
 }
 
-static void
-paused(struct kv_timer *t)
+bool
+kv_link_fast_use(struct kv_link *l)
 {
-	struct kv_link *l = KV_CONTAINER_OF(t, struct kv_link, fast_pause);
-
-	if (l->rails)
+	if (l->fast.state == KV_LINK_UP)
+		return true;
+	if (l->rails && kv_loop_now(l->ch->loop) >= l->fast_again_ns)
 		kv_link_fast_begin(l);
+	return false;
 }
 
 static void
@@ -125,29 +133,20 @@ fast_close(struct kv_link *l, int status)
 	if (l->fast_dial)
 		kv_rdmacall_cancel(kv_steal_ptr(&l->fast_dial));
 	kv_link_end_close(&l->fast, status);
-	/* An unanswered HELLO fails within, and begins a pause. */
-	kv_loop_timer_del(&l->fast_pause);
 }
 
 void
 kv_link_fast_fail(struct kv_link *l, int status)
 {
-	uint64_t now = kv_loop_now(l->ch->loop);
-
 	fast_close(l, status);
-	if (!l->rails)
-		return;
-	l->fast_pause_ns =
-		kv_min_u64(kv_max_u64(2 * l->fast_pause_ns, PAUSE_LEAST_NS),
-			   PAUSE_MOST_NS);
-	l->fast_pause.fn = paused;
-	(void)kv_loop_timer_set(l->ch->loop, &l->fast_pause,
-				now + l->fast_pause_ns);
+	if (l->rails)
+		pause_begin(l);
 }
 
 void
 kv_link_fast_end(struct kv_link *l, int status)
 {
 	fast_close(l, status);
-	l->fast_pause_ns = 0;
+	/* An unanswered HELLO fails within, and begins a pause. */
+	l->fast_pause_ns = l->fast_again_ns = 0;
 }

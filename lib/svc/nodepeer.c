@@ -478,6 +478,14 @@ addr_init(struct kv_node *node, const char *bound)
 		memcpy(node->addr, text, strlen(text) + 1);
 }
 
+static bool
+call_is_used(const struct kv_stream *s)
+{
+	const struct kv_nodepeer *peer = kv_conn_arg(kv_conn_of(s));
+
+	return peer->requests > 0;
+}
+
 /* The port of TCP at the addresses of RDMA ports. Without it requesters ask by
  * TCP. */
 static void
@@ -489,6 +497,7 @@ call_listen(struct kv_node *node)
 		.receives = CALL_RECEIVES,
 		.sends = CALL_SENDS,
 		.streams = CALL_STREAMS,
+		.is_used = call_is_used,
 	};
 	char err[KV_ADDR_ERROR_BYTES];
 	struct kv_addr a;

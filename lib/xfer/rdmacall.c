@@ -13,6 +13,7 @@
 #include "base/num.h"
 #include "wire/protordma.h"
 #include "xfer/rdmacore.h"
+#include "xfer/rdmaidle.h"
 #include "xfer/rdmastream.h"
 
 /* Somebody was accepted and is not heard of. */
@@ -272,6 +273,17 @@ kv_rdmacall_dial(struct kv_rdmacall *c, const struct kv_rdmacall_to *to,
 
 /* ---- being dialled ---- */
 
+static struct kv_rdmastream *
+accepted_new(const struct kv_rdmacall *c, struct kv_rdmapost *p)
+{
+	struct kv_rdmastream *s = kv_rdmastream_new(p);
+
+	if (s || errno != ENOSPC || !kv_rdmaidle_room(p, c->o.is_used))
+		return s;
+	kv_debug("rdma: a stream that is idle gives its place to another");
+	return kv_rdmastream_new(p);
+}
+
 static void
 on_asked(void *arg, struct kv_rdmaconn *conn, const char *device, unsigned port,
 	 const void *word, size_t bytes)
@@ -285,7 +297,7 @@ on_asked(void *arg, struct kv_rdmaconn *conn, const char *device, unsigned port,
 	if (p && is_ours(c, word, bytes))
 		d = dial_new(c);
 	if (d)
-		d->s = kv_rdmastream_new(p);
+		d->s = accepted_new(c, p);
 	if (!d || !d->s) {
 		kv_debug("rdma: somebody was refused at %s", device);
 		kv_rdmacm_refuse(conn);

@@ -23,7 +23,12 @@ struct kv_rdmacall_opts {
 	/* Of each port, 8 KiB each, shared by all streams: messages that came
 	 * and were not looked at, and that are under way. */
 	unsigned receives, sends;
-	unsigned streams; /* at once, of each port */
+	/* At once, of each port. Who dials then has the place of who was
+	 * accepted and was used longest ago, not within the last second, and is
+	 * not is_used (NULL: nobody is), of which the stream then ends; or is
+	 * refused. */
+	unsigned streams;
+	bool (*is_used)(const struct kv_stream *s);
 };
 
 /* NULL with errno. */

@@ -10,53 +10,13 @@
 #include "base/attr.h"
 #include "base/fault.h"
 #include "base/num.h"
+#include "xfer/rdmaidle.h"
 
 /* Last words of one that was closed have so long to leave. */
 #define LEAVE_NS KV_NS_PER_S
 
 _Static_assert(KV_RDMASTREAM_DEPTH > KV_RDMASTREAM_CREDITS,
 	       "a message that tells of credits has its place");
-
-/* A message that is sent. */
-struct letter {
-	struct kv_list link; /* idle */
-	struct kv_rdmawr w;
-	struct ibv_sge sge;
-	struct kv_rdmastream *s;
-};
-
-struct kv_rdmapost {
-	struct kv_rdmacq *cq;
-	struct kv_rdmamr mr;
-	uint8_t *memory;
-	struct letter *letters;
-	struct kv_list idle;
-	struct kv_list waiting; /* streams, for a letter */
-	struct kv_list leaving; /* streams that were closed */
-};
-
-struct kv_rdmastream {
-	struct kv_stream base;
-	struct kv_list link; /* waiting, or leaving */
-	struct kv_rdmapost *post;
-	struct kv_rdmaqp *qp;
-	struct kv_rdmaconn *conn;
-	struct kv_defer turn;
-	struct kv_timer late; /* leaving */
-	uint32_t want;
-	int status;       /* why nothing is sent any more; -errno */
-	bool is_ended;    /* nothing more comes */
-	bool is_closed;   /* leaving */
-	unsigned credits; /* messages that the other side takes */
-	unsigned owed;    /* that this side does, and has not told yet */
-	unsigned letters; /* under way */
-	bool is_telling;  /* `credit` is under way */
-	struct kv_rdmawr credit;
-	/* What came and was not read: a ring. */
-	struct kv_rdmarecv came[KV_RDMASTREAM_CREDITS];
-	unsigned first, n_came;
-	uint32_t off; /* in the first */
-};
 
 static struct kv_rdmastream *
 from_base(struct kv_stream *base)
@@ -99,7 +59,7 @@ look(struct kv_rdmastream *s)
 {
 	letter_await(s);
 	if (s->is_closed ? s->letters == 0 : ready_events(s) != 0)
-		kv_loop_defer(s->qp->cq->loop, &s->turn);
+		kv_loop_defer(s->post->cq->loop, &s->turn);
 }
 
 static void
@@ -110,6 +70,7 @@ stream_free(struct kv_rdmastream *s)
 	kv_loop_defer_del(&s->turn);
 	kv_rdmacm_give_up(s->conn);
 	kv_list_del(&s->link);
+	kv_list_del(&s->lru);
 	free(s);
 }
 
@@ -127,7 +88,7 @@ turn(struct kv_defer *d)
 	letter_await(s);
 	if (events == 0)
 		return;
-	kv_loop_defer(s->qp->cq->loop, &s->turn); /* level triggered */
+	kv_loop_defer(s->post->cq->loop, &s->turn); /* level triggered */
 	s->base.ready(&s->base, events);
 }
 
@@ -144,7 +105,7 @@ fail(struct kv_rdmastream *s, int status)
 static void
 letter_done(struct kv_rdmawr *w, int status)
 {
-	struct letter *l = KV_CONTAINER_OF(w, struct letter, w);
+	struct kv_rdmaletter *l = KV_CONTAINER_OF(w, struct kv_rdmaletter, w);
 	struct kv_rdmastream *s = l->s, *next;
 	struct kv_rdmapost *p = s->post;
 
@@ -222,11 +183,12 @@ letter_fill(uint8_t *to, const struct iovec *iov, int n, size_t skip)
 	return done;
 }
 
-static struct letter *
+static struct kv_rdmaletter *
 letter_write(struct kv_rdmastream *s, const struct iovec *iov, int n,
 	     size_t skip)
 {
-	struct letter *l = KV_LIST_FIRST(&s->post->idle, struct letter, link);
+	struct kv_rdmaletter *l =
+		KV_LIST_FIRST(&s->post->idle, struct kv_rdmaletter, link);
 
 	kv_list_del(&l->link);
 	l->s = s;
@@ -246,11 +208,12 @@ stream_writev(struct kv_stream *base, const struct iovec *iov, int n)
 	struct kv_rdmastream *s = from_base(base);
 	size_t all = kv_stream_iov_bytes(iov, n), done = 0;
 	struct kv_rdmawr *wrs[KV_RDMASTREAM_CREDITS];
-	unsigned room = kv_rdmaqp_room(s->qp), n_wrs = 0;
-	struct letter *l;
+	struct kv_rdmaletter *l;
+	unsigned room, n_wrs = 0;
 
 	if (s->status < 0)
 		return s->status;
+	room = kv_rdmaqp_room(s->qp);
 	while (done < all && s->credits > 0 && n_wrs < room &&
 	       !kv_list_is_empty(&s->post->idle)) {
 		l = letter_write(s, iov, n, done);
@@ -260,6 +223,7 @@ stream_writev(struct kv_stream *base, const struct iovec *iov, int n)
 	if (n_wrs == 0)
 		return -EAGAIN;
 	kv_rdmaqp_post(s->qp, wrs, n_wrs);
+	kv_rdmaidle_use(s);
 	return (ssize_t)done;
 }
 
@@ -285,6 +249,7 @@ qp_recv(struct kv_rdmaqp *qp, const struct kv_rdmarecv *r)
 	} else {
 		s->came[at] = *r;
 		s->n_came++;
+		kv_rdmaidle_use(s);
 	}
 	look(s);
 }
@@ -292,7 +257,7 @@ qp_recv(struct kv_rdmaqp *qp, const struct kv_rdmarecv *r)
 static void
 first_give(struct kv_rdmastream *s)
 {
-	kv_rdmacq_give(s->qp->cq, s->came[s->first].receive);
+	kv_rdmacq_give(s->post->cq, s->came[s->first].receive);
 	s->first = (s->first + 1) % KV_RDMASTREAM_CREDITS;
 	s->n_came--;
 	s->off = 0;
@@ -363,12 +328,22 @@ conn_over(struct kv_rdmaconn *c, int why)
 	struct kv_rdmastream *s = kv_rdmacm_arg(c);
 
 	/* What was sent before is here. */
-	kv_rdmacq_poll(s->qp->cq);
+	kv_rdmacq_poll(s->post->cq);
 	s->is_ended = why == -ECONNRESET;
 	fail(s, why);
 }
 
 static const struct kv_rdmaconn_ops conn_ops = { .over = conn_over };
+
+void
+kv_rdmastream_lose(struct kv_rdmastream *s)
+{
+	assert(s->letters == 0);
+	kv_list_del(&s->lru);
+	fail(s, -ECONNRESET);
+	kv_rdmaqp_free(kv_steal_ptr(&s->qp));
+	kv_rdmacm_give_up(kv_steal_ptr(&s->conn));
+}
 
 static void
 leave_late(struct kv_timer *t)
@@ -385,6 +360,7 @@ let_go(struct kv_rdmastream *s)
 	while (s->n_came > 0)
 		first_give(s);
 	kv_list_del(&s->link);
+	kv_list_del(&s->lru);
 }
 
 static void
@@ -401,7 +377,7 @@ static void
 stream_close(struct kv_stream *base)
 {
 	struct kv_rdmastream *s = from_base(base);
-	struct kv_loop *loop = s->qp->cq->loop;
+	struct kv_loop *loop = s->post->cq->loop;
 
 	let_go(s);
 	s->late.fn = leave_late;
@@ -469,6 +445,7 @@ kv_rdmastream_new(struct kv_rdmapost *p)
 	s->turn.fn = turn;
 	s->credits = KV_RDMASTREAM_CREDITS;
 	kv_list_init(&s->link);
+	kv_list_init(&s->lru);
 	s->qp = kv_rdmaqp_new(p->cq, &o);
 	if (!s->qp) {
 		free(s);
@@ -495,6 +472,7 @@ kv_rdmastream_up(struct kv_rdmastream *s, struct kv_rdmaconn *c)
 {
 	s->conn = c;
 	kv_rdmacm_pass(c, &conn_ops, s);
+	kv_rdmaidle_use(s);
 	look(s);
 }
 
@@ -520,7 +498,7 @@ post_make(struct kv_rdmapost *p, unsigned messages)
 	if (rc < 0)
 		return rc;
 	for (i = 0; i < messages; i++) {
-		struct letter *l = &p->letters[i];
+		struct kv_rdmaletter *l = &p->letters[i];
 
 		l->sge.addr = (uintptr_t)p->memory +
 			      (uint64_t)i * KV_RDMASTREAM_BYTES;
@@ -548,6 +526,7 @@ kv_rdmastream_post_new(struct kv_rdmacq *cq, unsigned messages)
 	kv_list_init(&p->idle);
 	kv_list_init(&p->waiting);
 	kv_list_init(&p->leaving);
+	kv_list_init(&p->lru);
 	rc = post_make(p, messages);
 	if (rc == 0)
 		return p;

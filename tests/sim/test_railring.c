@@ -311,7 +311,7 @@ a_put_that_is_asked_again_is_of_its_own_bytes(void **state)
 	put_parts("first", size, PART, false);
 	for (unsigned i = 0; i < 20; i++) {
 		cluster_run(cl, KV_NS_PER_S);
-		lost += kv_link_fast_is_up(railcall_link());
+		lost += kv_link_fast_use(railcall_link());
 		for (unsigned k = 0; k < CALLS; k++) {
 			snprintf(names[k], sizeof(names[k]), "%c%u", 'k' + k,
 				 i);

@@ -14,18 +14,21 @@
 enum {
 	PORT = 5555,
 	STREAMS = 4,
+	CROWD = 7, /* more than that */
+	ENDS = 80,
 };
 
 /* One end of a connection, which counts what comes and answers pings. */
 struct end {
 	struct kv_conn *conn;
 	unsigned pings, answers;
+	bool is_used; /* accepted: something is under way for who asked */
 	int closed;
 };
 
 static struct kv_rdma rdmas[2];
 static struct kv_rdmacall *calls[2];
-static struct end dialled[STREAMS + 1], accepted[STREAMS + 1];
+static struct end dialled[ENDS], accepted[ENDS];
 static unsigned n_dialled, n_accepted;
 static int last_status;
 static struct kv_peer last_peer;
@@ -113,6 +116,14 @@ ping(struct end *e)
 	kv_conn_end(e->conn);
 }
 
+static bool
+is_used(const struct kv_stream *s)
+{
+	const struct end *e = kv_conn_arg(kv_conn_of(s));
+
+	return e->is_used;
+}
+
 static void
 call_open(int i)
 {
@@ -124,7 +135,8 @@ call_open(int i)
 		.loop = rdmarig_loop,
 		.receives = 32,
 		.sends = 16,
-		.streams = STREAMS,
+		.streams = i == 0 ? ENDS : STREAMS,
+		.is_used = is_used,
 	};
 	struct kv_rdma *r = &rdmas[i];
 
@@ -162,7 +174,7 @@ teardown(void **state)
 {
 	unsigned i;
 
-	for (i = 0; i <= STREAMS; i++) {
+	for (i = 0; i < ENDS; i++) {
 		kv_conn_close(dialled[i].conn);
 		kv_conn_close(accepted[i].conn);
 	}
@@ -286,6 +298,125 @@ so_many_and_no_more(void **state)
 	dial();
 	assert_int_equal(last_status, 0);
 	n_dialled = STREAMS;
+}
+
+/* All of them at the same time; streams are new, or have just been used. */
+static void
+fill(void)
+{
+	while (n_dialled < STREAMS)
+		dial();
+	assert_int_equal(last_status, 0);
+	assert_int_equal(n_accepted, STREAMS);
+}
+
+static void
+answered(unsigned i)
+{
+	unsigned before = dialled[i].answers;
+
+	ping(&dialled[i]);
+	rdmarig_ms(1);
+	assert_int_equal(dialled[i].answers, before + 1);
+}
+
+static void
+who_was_used_longest_ago_goes(void **state)
+{
+	unsigned i;
+
+	(void)state;
+	fill();
+	rdmarig_ms(1000);
+	for (i = 0; i < STREAMS; i++)
+		if (i != 2)
+			answered(i);
+	dial();
+	assert_int_equal(last_status, 0);
+	rdmarig_ms(1);
+	for (i = 0; i < STREAMS; i++) {
+		assert_int_equal(dialled[i].closed, i == 2 ? -ECONNRESET : 0);
+		assert_int_equal(accepted[i].closed, i == 2 ? -ECONNRESET : 0);
+	}
+	answered(STREAMS);
+	/* The others have been used within a second. */
+	dial();
+	assert_int_equal(last_status, -ECONNREFUSED);
+	for (i = 0; i <= STREAMS; i++)
+		if (i != 2)
+			answered(i);
+}
+
+static void
+who_is_used_stays(void **state)
+{
+	unsigned i;
+
+	(void)state;
+	fill();
+	for (i = 0; i < STREAMS; i++)
+		accepted[i].is_used = i != 3;
+	rdmarig_ms(5000);
+	dial();
+	assert_int_equal(last_status, 0);
+	assert_int_equal(dialled[3].closed, -ECONNRESET);
+	accepted[STREAMS].is_used = true;
+	rdmarig_ms(5000);
+	dial();
+	assert_int_equal(last_status, -ECONNREFUSED);
+	for (i = 0; i <= STREAMS; i++)
+		if (i != 3)
+			answered(i);
+}
+
+/* What came and was not looked at is somebody's question. */
+static void
+who_is_not_read_stays(void **state)
+{
+	unsigned i;
+
+	(void)state;
+	fill();
+	for (i = 0; i < STREAMS; i++) {
+		kv_conn_pause(accepted[i].conn, true);
+		ping(&dialled[i]);
+	}
+	rdmarig_ms(5000);
+	dial();
+	assert_int_equal(last_status, -ECONNREFUSED);
+	for (i = 0; i < STREAMS; i++)
+		kv_conn_pause(accepted[i].conn, false);
+	rdmarig_ms(1);
+	for (i = 0; i < STREAMS; i++)
+		assert_int_equal(dialled[i].answers, 1);
+}
+
+/* A crowd of which each asks now and then, and dials if it has none. */
+static void
+a_crowd_is_served_in_turn(void **state)
+{
+	unsigned of[CROWD], round, i, asked = 0, dials;
+
+	(void)state;
+	for (i = 0; i < CROWD; i++)
+		of[i] = ENDS;
+	for (round = 0; round < 8; round++) {
+		for (i = 0; i < CROWD; i++) {
+			if (of[i] == ENDS || dialled[of[i]].closed) {
+				of[i] = n_dialled;
+				dial();
+				assert_int_equal(last_status, 0);
+			}
+			answered(of[i]);
+			asked++;
+			rdmarig_ms(300);
+		}
+	}
+	dials = n_dialled;
+	assert_true(dials > CROWD && dials <= asked);
+	/* Nobody dials who does not ask. */
+	rdmarig_ms(20000);
+	assert_int_equal(n_dialled, dials);
 }
 
 static int stranger_why;
@@ -454,6 +585,10 @@ main(void)
 		TEST(a_cut_is_given_up_in_time),
 		TEST(cancelled_it_says_nothing),
 		TEST(so_many_and_no_more),
+		TEST(who_was_used_longest_ago_goes),
+		TEST(who_is_used_stays),
+		TEST(who_is_not_read_stays),
+		TEST(a_crowd_is_served_in_turn),
 		TEST(strangers_are_refused),
 		TEST(a_process_that_exits_ends_them),
 		TEST(a_port_that_goes_down_ends_them),
