@@ -48,6 +48,9 @@ begin(unsigned nodes)
 	cl = cluster_new(&o);
 	/* Until then the master believes in no miss. */
 	cluster_run(cl, 15 * KV_NS_PER_S);
+	for (unsigned i = 0; i < o.requesters; i++) /* as they open */
+		kv_chan_refresh(cl->requesters[i].ch, NULL, NULL);
+	cluster_run(cl, KV_NS_PER_S);
 }
 
 /* One of a node, or of the requester that has none. */
