@@ -16,7 +16,7 @@
 /* What was lost, or met a full queue, the kernel sends again after a second,
  * which is too late for most: a new attempt is made before, then after twice as
  * long. */
-#define LOST_NS (300 * KV_NS_PER_MS)
+#define LOST_NS (200 * KV_NS_PER_MS)
 
 struct kv_dial {
 	struct kv_loop *loop;
