@@ -266,7 +266,7 @@ on_pump(struct kv_defer *d)
 void
 kv_rdmamove_wake(struct kv_rdmalink *l)
 {
-	if (!l->is_closing && !l->pump.loop)
+	if (!l->pump.loop && !l->is_closing)
 		kv_loop_defer(l->loop, &l->pump);
 }
 

@@ -11,6 +11,19 @@
 /* So long rails may need for what the others would help with. */
 #define NEAR_NS 10e3
 
+/* Of what is far below 2^63: quicker than as it is. */
+static double
+real(uint64_t n)
+{
+	return (double)(int64_t)n;
+}
+
+static int64_t
+positive(int64_t n)
+{
+	return n > 0 ? n : 0;
+}
+
 /* ---- rails ---- */
 
 /* What is picked by, after each change of a rail. */
@@ -19,8 +32,7 @@ full_set(struct kv_rdmashare *s, unsigned i)
 {
 	const struct kv_rdmashare_rail *r = &s->rails[i];
 
-	s->full_ns[i] =
-		(double)(int64_t)(r->under_way + s->slice_bytes) * r->byte_ns;
+	s->full_ns[i] = real(r->under_way + s->slice_bytes) * r->byte_ns;
 }
 
 /* There may be room again. */
@@ -85,12 +97,17 @@ kv_rdmashare_speed(struct kv_rdmashare *s, unsigned rail, double said)
 
 /* Bytes of what is under way that it has yet to move, as far as is known. */
 static double
-to_move(const struct kv_rdmashare_rail *r, uint64_t now)
+to_move(const struct kv_rdmashare *s, unsigned rail, uint64_t now)
 {
-	double moved = (double)(now - r->as_of_ns) * r->speed;
-	double bytes = (double)r->under_way;
+	const struct kv_rdmashare_rail *r = &s->rails[rail];
+	uint64_t from = r->since_ns ? r->since_ns : r->began_ns;
+	double moved = real(now - from) * r->speed, rest;
 
-	return moved < bytes ? bytes - moved : 0;
+	if (r->since_ns)
+		moved += (double)(positive(s->ahead[rail]) -
+				  (int64_t)r->since_bytes);
+	rest = real(r->under_way) - (moved > 0 ? moved : 0);
+	return rest > 0 ? rest : 0;
 }
 
 /* What it moves until `end_ns` from now beside what it has to move; 0: less
@@ -100,12 +117,12 @@ room(const struct kv_rdmashare *s, const struct kv_rdmashare_rail *r,
      uint64_t left, double has, double end_ns)
 {
 	double bytes = end_ns * r->speed - has;
-	uint64_t least = kv_min_u64(s->least_bytes, left), n;
+	uint64_t least = kv_min_u64(s->least_bytes, left), n = least;
 
-	if (bytes < (double)least && r->under_way > 0)
+	if (bytes >= real(least))
+		n = kv_min_u64((uint64_t)(int64_t)bytes, s->slice_bytes);
+	else if (r->under_way > 0)
 		return 0;
-	n = bytes < (double)least ? least : (uint64_t)bytes;
-	n = kv_min_u64(n, s->slice_bytes);
 	/* No crumbs. */
 	return left < n + s->least_bytes / 2 ? left : n;
 }
@@ -116,24 +133,25 @@ static KV_NOINLINE int
 last_pick(const struct kv_rdmashare *s, uint32_t which, uint64_t left,
 	  uint64_t now_ns, uint64_t *bytes)
 {
-	double has[KV_RDMASHARE_RAILS], sum = (double)left, end, speed = 0;
-	double first = 0;
+	double has[KV_RDMASHARE_RAILS], sum = real(left), end, speed = 0;
+	double first = 0, all_ns;
 	uint32_t bits;
 	uint64_t b;
 	int i, best = -1;
 
 	for (bits = which; bits; bits &= bits - 1) {
 		i = __builtin_ctz(bits);
-		has[i] = to_move(&s->rails[i], now_ns);
+		has[i] = to_move(s, (unsigned)i, now_ns);
 		sum += has[i];
 		speed += s->rails[i].speed;
 	}
+	all_ns = sum / speed;
 	for (bits = which & s->open; bits; bits &= bits - 1) {
 		i = __builtin_ctz(bits);
-		b = room(s, &s->rails[i], left, has[i], sum / speed);
+		b = room(s, &s->rails[i], left, has[i], all_ns);
 		if (b == 0)
 			continue;
-		end = (has[i] + (double)b) / s->rails[i].speed;
+		end = (has[i] + real(b)) / s->rails[i].speed;
 		if (best >= 0 && end >= first)
 			continue;
 		best = i;
@@ -165,7 +183,7 @@ kv_rdmashare_pick(const struct kv_rdmashare *s, uint32_t which, uint64_t left,
 	}
 	/* All will be at work for long after it: no need to be exact. */
 	*bytes = s->slice_bytes;
-	if (first * s->speed <= (double)(int64_t)left)
+	if (first * s->speed <= real(left))
 		return best;
 	return last_pick(s, which & s->used, left, now_ns, bytes);
 }
@@ -176,11 +194,11 @@ kv_rdmashare_near(const struct kv_rdmashare *s, uint32_t which,
 {
 	uint32_t near = which & s->used & ~distant, bits;
 	const struct kv_rdmashare_rail *r;
-	double to_move = (double)bytes, speed = 0;
+	double to_move = real(bytes), speed = 0;
 
 	for (bits = near; bits; bits &= bits - 1) {
 		r = &s->rails[__builtin_ctz(bits)];
-		to_move += (double)r->under_way;
+		to_move += real(r->under_way);
 		speed += r->speed;
 	}
 	return to_move <= speed * NEAR_NS ? near : which;
@@ -195,11 +213,29 @@ kv_rdmashare_post(struct kv_rdmashare *s, unsigned rail, uint64_t now_ns,
 	struct kv_rdmashare_rail *r = &s->rails[rail];
 
 	if (r->under_way == 0)
-		r->as_of_ns = now_ns;
+		r->began_ns = now_ns;
 	r->under_way += bytes;
 	if (r->under_way >= s->deep_bytes)
 		s->open &= ~(1u << rail);
 	full_set(s, rail);
+}
+
+/* As it was since since_ns. What it was ahead by then it is by now. */
+static void
+see_speed(struct kv_rdmashare *s, unsigned rail, uint64_t now_ns)
+{
+	struct kv_rdmashare_rail *r = &s->rails[rail];
+	double seen = real(r->since_bytes) / real(now_ns - r->since_ns);
+	int64_t *ahead = &s->ahead[rail];
+
+	/* What is the same but for a few per cent is left. */
+	if (seen < 0.98 * r->seen || seen > 1.02 * r->seen) {
+		r->seen = seen;
+		speed_set(s, rail);
+	}
+	if (*ahead < 0)
+		*ahead = positive(*ahead + (int64_t)(seen * real(r->since_ns -
+								 r->began_ns)));
 }
 
 /* It has done enough to see how fast it is, or has a pause. */
@@ -207,7 +243,6 @@ static void
 see(struct kv_rdmashare *s, unsigned rail, uint64_t now_ns)
 {
 	struct kv_rdmashare_rail *r = &s->rails[rail];
-	double seen;
 
 	if (r->under_way == 0) {
 		see_anew(r);
@@ -215,25 +250,21 @@ see(struct kv_rdmashare *s, unsigned rail, uint64_t now_ns)
 	}
 	if (now_ns == r->since_ns)
 		return;
-	seen = (double)(int64_t)r->since_bytes /
-	       (double)(int64_t)(now_ns - r->since_ns);
-	/* What is the same but for a few per cent is left. */
-	if (r->since_ns && (seen < 0.98 * r->seen || seen > 1.02 * r->seen)) {
-		r->seen = seen;
-		speed_set(s, rail);
-	}
+	if (r->since_ns == 0)
+		s->ahead[rail] = (int64_t)SEEN_BYTES - (int64_t)r->since_bytes;
+	else
+		see_speed(s, rail, now_ns);
 	r->since_ns = now_ns;
 	r->since_bytes = 0;
 }
 
 static void
-take_off(struct kv_rdmashare *s, unsigned rail, uint64_t now_ns, uint64_t bytes)
+take_off(struct kv_rdmashare *s, unsigned rail, uint64_t bytes)
 {
 	struct kv_rdmashare_rail *r = &s->rails[rail];
 
 	assert(r->under_way >= bytes);
 	r->under_way -= bytes;
-	r->as_of_ns = now_ns;
 	full_set(s, rail);
 	rail_open(s, rail);
 }
@@ -244,7 +275,7 @@ kv_rdmashare_done(struct kv_rdmashare *s, unsigned rail, uint64_t now_ns,
 {
 	struct kv_rdmashare_rail *r = &s->rails[rail];
 
-	take_off(s, rail, now_ns, bytes);
+	take_off(s, rail, bytes);
 	r->since_bytes += bytes;
 	if (r->since_bytes >= SEEN_BYTES || r->under_way == 0)
 		see(s, rail, now_ns);
@@ -254,8 +285,9 @@ void
 kv_rdmashare_drop(struct kv_rdmashare *s, unsigned rail, uint64_t now_ns,
 		  uint64_t bytes)
 {
-	take_off(s, rail, now_ns, bytes);
+	take_off(s, rail, bytes);
 	s->rails[rail].seen = 0;
+	s->rails[rail].began_ns = now_ns;
 	see_anew(&s->rails[rail]);
 	speed_set(s, rail);
 }

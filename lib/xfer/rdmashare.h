@@ -25,8 +25,8 @@ struct kv_rdmashare_rail {
 	double speed;       /* the lower one */
 	double byte_ns;     /* what a byte takes so */
 	uint64_t under_way; /* bytes posted and not done, */
-	uint64_t as_of_ns;  /* since then, or at least since the last end */
-	/* What it has done since then without a pause; 0: it had one. */
+	uint64_t began_ns;  /* without a pause since then */
+	/* What it has done since an end after that; 0: there was none. */
 	uint64_t since_ns;
 	uint64_t since_bytes;
 };
@@ -40,6 +40,10 @@ struct kv_rdmashare {
 	double speed;         /* of all in use */
 	/* How long each would take for what is under way and a full slice. */
 	double full_ns[KV_RDMASHARE_RAILS];
+	/* Bytes that each had moved by since_ns of what was not done then:
+	 * slices of several queue pairs go side by side. < 0: not known, and
+	 * so many had been done. */
+	int64_t ahead[KV_RDMASHARE_RAILS];
 	struct kv_rdmashare_rail rails[KV_RDMASHARE_RAILS];
 };
 

@@ -18,31 +18,38 @@ enum {
 	EACH = 8 * MIB,
 };
 
-#define GBPS       400.0
-#define ONE_WAY_NS UINT64_C(2500)
+#define GBPS         400.0
+#define LIMITED_GBPS 100.0
+#define ONE_WAY_NS   UINT64_C(2500)
 
 static struct railcall calls[REQUESTS];
 static char names[REQUESTS][16];
 
-static int
-setup(void **state)
+static void
+begin(unsigned n_rails, double gbps)
 {
 	const struct railcall_opts o = {
 		.rails = { .seed = 1,
-			   .rails = RAILS,
-			   .gbps = GBPS,
+			   .rails = n_rails,
+			   .gbps = gbps,
 			   .latency_ns = ONE_WAY_NS },
 		.pool_bytes = 1024ull * MIB,
 		.latency_ns = ONE_WAY_NS,
 	};
 
-	(void)state;
 	railcall_begin_with(&o);
 	/* The first call makes the connections. */
 	railcall_put_value("first", 4 * MIB, true);
 	railcall_get_value("first", 4 * MIB, true);
 	cluster_run(cl, KV_NS_PER_S);
-	assert_int_equal(kv_link_rails(railcall_link()), RAILS);
+	assert_int_equal(kv_link_rails(railcall_link()), n_rails);
+}
+
+static int
+setup(void **state)
+{
+	(void)state;
+	begin(RAILS, GBPS);
 	return 0;
 }
 
@@ -191,6 +198,41 @@ one_rail_cut(void **state)
 	bar("64 gets, one rail cut", part_of(bytes, get, RAILS - 1), 0.95);
 }
 
+/* One put and one get by so many rails of LIMITED_GBPS, whose ports say that
+ * they do `said`; how long they took. */
+static void
+run_limited(unsigned n_rails, double said, uint64_t ns[2])
+{
+	unsigned i;
+
+	begin(n_rails, said);
+	for (i = 0; i < n_rails; i++)
+		hca_rate(simrails_port(rails, "n0", i), LIMITED_GBPS / 8);
+	calls_new(1, LARGE);
+	ns[0] = run(1, LARGE, true);
+	ns[1] = run(1, LARGE, false);
+	calls_free(1);
+	railcall_end();
+}
+
+static void
+two_limited_rails_are_twice_one(void **state)
+{
+	static const double said[] = { LIMITED_GBPS, GBPS };
+	uint64_t one[2], two[2];
+	unsigned i;
+
+	(void)state;
+	for (i = 0; i < KV_ARRAY_LEN(said); i++) {
+		run_limited(1, said[i], one);
+		run_limited(2, said[i], two);
+		bar("a put by two limited rails, beside one",
+		    (double)one[0] / (double)two[0], 1.95);
+		bar("a get by two limited rails, beside one",
+		    (double)one[1] / (double)two[1], 1.95);
+	}
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 int
@@ -201,6 +243,7 @@ main(void)
 		TEST(many_requests),
 		TEST(one_rail_at_half_speed),
 		TEST(one_rail_cut),
+		cmocka_unit_test(two_limited_rails_are_twice_one),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
