@@ -4,6 +4,9 @@
  */
 #include <string.h>
 
+#include "svc/nodecore.h"
+#include "xfer/rdmaidle.h" /* before a global one has the name `far` */
+
 #include "railcall.h"
 #include "test.h"
 
@@ -183,6 +186,90 @@ queue_pairs_fail_in_all_ways(void **state)
 	railcall_end();
 }
 
+/* ---- streams that go to others ---- */
+
+/* The node ends the stream of the requester, as for one that is new. False:
+ * there is none, or it is in the middle of something. */
+static bool
+stream_lose(void)
+{
+	struct kv_rdmastream *s;
+	struct kv_nodepeer *p;
+
+	KV_LIST_FOREACH(p, &cl->nodes[0].node->peers, link) {
+		if (!p->main || !p->conn || !kv_conn_stream(p->conn))
+			continue;
+		s = KV_CONTAINER_OF(kv_conn_stream(p->conn),
+				    struct kv_rdmastream, base);
+		if (s->letters > 0)
+			return false;
+		kv_rdmastream_lose(s);
+		return true;
+	}
+	return false;
+}
+
+/* Asks for little, and then has a while to dial. */
+static void
+little(void)
+{
+	railcall_get_value("little", 1000, false);
+	cluster_run(cl, 100 * KV_NS_PER_MS);
+}
+
+static void
+an_idle_stream_that_goes_comes_back_when_it_is_used(void **state)
+{
+	struct kv_link *l;
+
+	(void)state;
+	railcall_begin(1, 1);
+	railcall_give("little", 1000);
+	little();
+	l = railcall_link();
+	for (unsigned i = 0; i < 10; i++) {
+		assert_int_equal(l->fast.state, KV_LINK_UP);
+		assert_true(stream_lose());
+		/* In the same instant, soon, or later. */
+		cluster_run(cl, i * i * KV_NS_PER_MS);
+		little();
+		cluster_run(cl, 30 * KV_NS_PER_S);
+		if (i * i > 200 || l->fast.state == KV_LINK_UP)
+			continue;
+		/* Nobody has used it since the pause is over. */
+		assert_int_equal(l->fast.state, KV_LINK_IDLE);
+		assert_false(stream_lose());
+		little();
+	}
+	railcall_end();
+}
+
+static void
+what_is_asked_as_a_stream_goes_is_asked_again(void **state)
+{
+	unsigned us, lost = 0;
+	struct railcall c;
+
+	(void)state;
+	railcall_begin(1, 1);
+	railcall_give("little", 1000);
+	little();
+	for (us = 0; us < 60; us++) {
+		railcall_new(&c, 1000, false);
+		railcall_get(&c, "little", 5 * KV_NS_PER_S);
+		cluster_run(cl, us * KV_NS_PER_US);
+		lost += stream_lose() && !c.is_done;
+		railcall_wait(&c);
+		assert_int_equal(c.gitem.status, 0);
+		railcall_check(&c, "little", 0, 1000);
+		railcall_free(&c);
+		cluster_run(cl, KV_NS_PER_S);
+		little();
+	}
+	assert_in_range(lost, 5, 60);
+	railcall_end();
+}
+
 int
 main(void)
 {
@@ -193,6 +280,9 @@ main(void)
 		cmocka_unit_test(requests_that_are_lost_are_asked_again),
 		cmocka_unit_test(all_rails_are_cut),
 		cmocka_unit_test(queue_pairs_fail_in_all_ways),
+		cmocka_unit_test(
+			an_idle_stream_that_goes_comes_back_when_it_is_used),
+		cmocka_unit_test(what_is_asked_as_a_stream_goes_is_asked_again),
 	};
 
 	if (getenv("SIM_TEST"))
