@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "base/log.h"
+#include "base/num.h"
 #include "railcall.h"
 #include "test.h"
 
@@ -16,6 +17,7 @@ enum {
 	LARGE = 40 * 1000 * 1000,
 	REQUESTS = 64,
 	EACH = 8 * MIB,
+	CUT = 5, /* the rail that is */
 };
 
 #define GBPS         400.0
@@ -33,7 +35,7 @@ begin(unsigned n_rails, double gbps)
 			   .rails = n_rails,
 			   .gbps = gbps,
 			   .latency_ns = ONE_WAY_NS },
-		.pool_bytes = 1024ull * MIB,
+		.pool_bytes = 1536ull * MIB,
 		.latency_ns = ONE_WAY_NS,
 	};
 
@@ -76,21 +78,28 @@ bar(const char *what, double part, double least)
 		fail_msg("%s: %.3f is less than %.2f", what, part, least);
 }
 
-/* Starts all and waits for all; how long the last one took. */
-static uint64_t
-run(unsigned n, size_t size, bool is_put)
+static void
+start(unsigned n, bool is_put, char first)
 {
-	uint64_t began = cl->clock.ns, last = 0;
 	unsigned i;
 
 	for (i = 0; i < n; i++) {
-		snprintf(names[i], sizeof(names[i]), "k%u", i);
+		snprintf(names[i], sizeof(names[i]), "%c%u", first, i);
 		calls[i].is_done = false;
 		if (is_put)
 			railcall_put(&calls[i], names[i], 5 * KV_NS_PER_S);
 		else
 			railcall_get(&calls[i], names[i], 5 * KV_NS_PER_S);
 	}
+}
+
+/* Since when, until the last one was done. */
+static uint64_t
+finish(unsigned n, size_t size, bool is_put, uint64_t began_ns)
+{
+	uint64_t last = 0;
+	unsigned i;
+
 	for (i = 0; i < n; i++) {
 		railcall_wait(&calls[i]);
 		assert_int_equal(is_put ? calls[i].pitem.status
@@ -98,9 +107,19 @@ run(unsigned n, size_t size, bool is_put)
 				 0);
 		if (!is_put)
 			railcall_check(&calls[i], names[i], 0, size);
-		last = last > calls[i].done_ns ? last : calls[i].done_ns;
+		last = kv_max_u64(last, calls[i].done_ns);
 	}
-	return last - began;
+	return last - began_ns;
+}
+
+/* Starts all and waits for all; how long the last one took. */
+static uint64_t
+run(unsigned n, size_t size, bool is_put)
+{
+	uint64_t began = cl->clock.ns;
+
+	start(n, is_put, 'k');
+	return finish(n, size, is_put, began);
 }
 
 static void
@@ -170,32 +189,46 @@ one_rail_at_half_speed(void **state)
 	calls_free(REQUESTS);
 }
 
+static void
+cut_meanwhile(bool is_put)
+{
+	start(REQUESTS, is_put, 'k');
+	cluster_run(cl, 300 * KV_NS_PER_US);
+	simrails_cut(rails, NULL, CUT, true);
+	finish(REQUESTS, EACH, is_put, 0);
+}
+
 /* Nothing fails when it is cut, and from its detection on the others do what
  * they can. */
 static void
-one_rail_cut(void **state)
+one_rail_cut_under_gets(void **state)
 {
 	uint64_t bytes = (uint64_t)REQUESTS * EACH, get;
-	unsigned i;
 
 	(void)state;
 	calls_new(REQUESTS, EACH);
 	run(REQUESTS, EACH, true);
-	for (i = 0; i < REQUESTS; i++) {
-		calls[i].is_done = false;
-		railcall_get(&calls[i], names[i], 5 * KV_NS_PER_S);
-	}
-	cluster_run(cl, 300 * KV_NS_PER_US);
-	simrails_cut(rails, NULL, 5, true);
-	for (i = 0; i < REQUESTS; i++) {
-		railcall_wait(&calls[i]);
-		assert_int_equal(calls[i].gitem.status, 0);
-		railcall_check(&calls[i], names[i], 0, EACH);
-	}
+	cut_meanwhile(false);
 	assert_int_equal(kv_link_rails(railcall_link()), RAILS - 1);
 	get = run(REQUESTS, EACH, false);
 	calls_free(REQUESTS);
 	bar("64 gets, one rail cut", part_of(bytes, get, RAILS - 1), 0.95);
+}
+
+static void
+one_rail_cut_under_puts(void **state)
+{
+	uint64_t bytes = (uint64_t)REQUESTS * EACH, began, put;
+
+	(void)state;
+	calls_new(REQUESTS, EACH);
+	cut_meanwhile(true);
+	run(REQUESTS, EACH, false);
+	began = cl->clock.ns;
+	start(REQUESTS, true, 'l');
+	put = finish(REQUESTS, EACH, true, began);
+	calls_free(REQUESTS);
+	bar("64 puts, one rail cut", part_of(bytes, put, RAILS - 1), 0.95);
 }
 
 /* One put and one get by so many rails of LIMITED_GBPS, whose ports say that
@@ -242,7 +275,8 @@ main(void)
 		TEST(one_request),
 		TEST(many_requests),
 		TEST(one_rail_at_half_speed),
-		TEST(one_rail_cut),
+		TEST(one_rail_cut_under_gets),
+		TEST(one_rail_cut_under_puts),
 		cmocka_unit_test(two_limited_rails_are_twice_one),
 	};
 
