@@ -291,6 +291,7 @@ receives_make(struct kv_rdmacq *c, const struct kv_rdmacq_opts *o)
 		return -ENOMEM;
 	for (; c->n_idle < o->receives; c->n_idle++)
 		c->idle[c->n_idle] = (uint16_t)c->n_idle;
+	c->receives = o->receives;
 	c->recv_bytes = o->recv_bytes;
 	if (bytes == 0)
 		return 0;

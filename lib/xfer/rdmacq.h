@@ -42,7 +42,8 @@ struct kv_rdmacq {
 	unsigned promised; /* of which so many are the queue pairs' */
 	uint16_t *idle;    /* receives that are to be posted again */
 	unsigned n_idle;
-	uint8_t *memory; /* of receives, recv_bytes each; or NULL */
+	unsigned receives; /* in all */
+	uint8_t *memory;   /* of receives, recv_bytes each; or NULL */
 	unsigned recv_bytes;
 	struct kv_rdmamr mr;
 	unsigned events;  /* of the channel, not acknowledged */

@@ -26,6 +26,9 @@ struct kv_rdmapost {
 	struct kv_list waiting; /* streams, for a letter */
 	struct kv_list leaving; /* streams that were closed */
 	struct kv_list lru; /* those that work, the last one used at the end */
+	unsigned held;      /* receives that brought what nobody has read */
+	bool is_watching;   /* they are many: */
+	struct kv_timer shortage;
 };
 
 struct kv_rdmastream {
@@ -60,8 +63,13 @@ void kv_rdmaidle_use(struct kv_rdmastream *s);
 bool kv_rdmaidle_room(struct kv_rdmapost *p,
 		      bool (*is_used)(const struct kv_stream *s));
 
-/* rdmastream.c: its queue pair is gone, and the other side is told; then who
- * has it. */
+/* A receive more is held. When they are half of all, those streams are ended of
+ * which nothing was read for a second, so that others are heard. */
+void kv_rdmaidle_hold(struct kv_rdmapost *p);
+void kv_rdmaidle_init(struct kv_rdmapost *p);
+
+/* rdmastream.c: its queue pair is gone, and what was not read; the other side
+ * is told, then who has it. */
 void kv_rdmastream_lose(struct kv_rdmastream *s);
 
 #endif

@@ -250,6 +250,7 @@ qp_recv(struct kv_rdmaqp *qp, const struct kv_rdmarecv *r)
 		s->came[at] = *r;
 		s->n_came++;
 		kv_rdmaidle_use(s);
+		kv_rdmaidle_hold(s->post);
 	}
 	look(s);
 }
@@ -260,6 +261,7 @@ first_give(struct kv_rdmastream *s)
 	kv_rdmacq_give(s->post->cq, s->came[s->first].receive);
 	s->first = (s->first + 1) % KV_RDMASTREAM_CREDITS;
 	s->n_came--;
+	s->post->held--;
 	s->off = 0;
 	s->owed++;
 }
@@ -338,9 +340,10 @@ static const struct kv_rdmaconn_ops conn_ops = { .over = conn_over };
 void
 kv_rdmastream_lose(struct kv_rdmastream *s)
 {
-	assert(s->letters == 0);
 	kv_list_del(&s->lru);
 	fail(s, -ECONNRESET);
+	while (s->n_came > 0)
+		first_give(s);
 	kv_rdmaqp_free(kv_steal_ptr(&s->qp));
 	kv_rdmacm_give_up(kv_steal_ptr(&s->conn));
 }
@@ -526,7 +529,7 @@ kv_rdmastream_post_new(struct kv_rdmacq *cq, unsigned messages)
 	kv_list_init(&p->idle);
 	kv_list_init(&p->waiting);
 	kv_list_init(&p->leaving);
-	kv_list_init(&p->lru);
+	kv_rdmaidle_init(p);
 	rc = post_make(p, messages);
 	if (rc == 0)
 		return p;
@@ -544,6 +547,7 @@ kv_rdmastream_post_free(struct kv_rdmapost *p)
 		return;
 	while ((s = KV_LIST_FIRST(&p->leaving, struct kv_rdmastream, link)))
 		stream_free(s);
+	kv_loop_timer_del(&p->shortage);
 	kv_rdmamr_give_up(&p->mr);
 	free(p->memory);
 	free(p->letters);

@@ -3,6 +3,7 @@
  * share: the memory bars of RDMA, on fake devices.
  */
 #include <arpa/inet.h>
+#include <errno.h>
 #include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
@@ -164,7 +165,8 @@ struct peer {
 };
 
 static struct peer peers[PEERS];
-static unsigned n_peers, n_links;
+static unsigned n_peers, n_links, n_ended;
+static bool may_end;
 static struct kv_listener *listener;
 static struct kv_rdmaloop *host, *loops[PEERS / LOOP_LINKS + 1];
 static struct kv_rdmacall *calls[2];
@@ -187,8 +189,13 @@ on_msg(struct kv_conn *c, const struct kv_msg *msg)
 static void
 on_close(struct kv_conn *c, int status)
 {
-	(void)c;
-	fail_msg("%d", status);
+	struct peer *p = kv_conn_arg(c);
+
+	assert_true(may_end);
+	assert_int_equal(status, -ECONNRESET);
+	n_ended++;
+	p->c[c == p->c[1]] = NULL;
+	kv_conn_close(c);
 }
 
 static const struct kv_conn_ops conn_ops = {
@@ -229,7 +236,8 @@ setup(void **state)
 
 	(void)state;
 	memset(peers, 0, sizeof(peers));
-	n_peers = n_links = 0;
+	n_peers = n_links = n_ended = 0;
+	may_end = false;
 	railrig_open(&o);
 	railrig[0].r.env.slice_bytes = BYTES;
 	railrig[1].r.env.slice_bytes = BYTES;
@@ -471,6 +479,51 @@ an_idle_stream_is_small(void **state)
 		  heap_bytes() - heap - 2 * (asked.fake - fake), 2 * SOME);
 }
 
+/* More than its messages may hold. */
+static void
+ask_unread(unsigned i)
+{
+	unsigned n;
+
+	kv_conn_pause(peers[i].c[1], true);
+	for (n = 0; n < 16; n++) {
+		assert_non_null(
+			kv_conn_begin(peers[i].c[0], KV_MSG_PING, n, 0));
+		kv_conn_end(peers[i].c[0]);
+		railrig_us(50); /* a message each */
+	}
+}
+
+/* Those whose questions are not read, as they read no answers, hold no more
+ * than half of what all share. */
+static void
+who_is_not_read_leaves_others_room(void **state)
+{
+	const unsigned unread = RECEIVES / 16;
+	unsigned i, n;
+
+	(void)state;
+	may_end = true;
+	calls_begin();
+	while (n_peers < unread + 2)
+		stream_add();
+	for (i = 0; i < unread; i++)
+		ask_unread(i);
+	railrig_ms(500);
+	assert_int_equal(n_ended, 0);
+	/* There is no receive for it. */
+	assert_non_null(kv_conn_begin(peers[unread].c[0], KV_MSG_PING, 7, 0));
+	kv_conn_end(peers[unread].c[0]);
+	railrig_ms(1);
+	assert_int_equal(peers[unread].answers, 1);
+	railrig_ms(1000);
+	assert_int_equal(peers[unread].answers, 2);
+	for (i = n = 0; i < unread; i++)
+		n += !peers[i].c[0];
+	assert_int_equal(n, unread / 2);
+	assert_non_null(peers[unread + 1].c[0]);
+}
+
 static void
 many_streams_have_the_buffers_of_one(void **state)
 {
@@ -497,6 +550,7 @@ main(void)
 		TEST(many_links_have_the_buffers_of_one),
 		TEST(an_idle_stream_is_small),
 		TEST(many_streams_have_the_buffers_of_one),
+		TEST(who_is_not_read_leaves_others_room),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
