@@ -217,40 +217,13 @@ kv_contact_ping(struct kv_contact *c, const struct kv_wait *wait)
 	return kv_lane_finish(c->control, &ask, wait);
 }
 
-static int
-take_noted(void *arg, const struct kv_msg *msg)
-{
-	const struct kv_note_r *r = msg->body;
-
-	(void)arg;
-	if (msg->type != KV_MSG_NOTE_R)
-		return -EPROTO;
-	return -kv_status_errno(r->status);
-}
-
 int
 kv_contact_note(struct kv_contact *c, const struct kv_wait *wait,
-		const char *name, const void *text, size_t text_len)
+		const struct kv_railnote_text *note)
 {
-	struct kv_lane_ask ask = { .take = take_noted };
-	size_t name_len = strlen(name);
-	struct kv_note *body;
-	uint8_t *tail;
-
-	if (!begin(c, &ask, KV_MSG_NOTE))
-		return -ESTALE;
-	tail = kv_conn_tail(c->control->conn, name_len + text_len);
-	if (!tail) {
-		kv_rpc_cancel(&ask.call);
-		return -ECONNRESET;
-	}
-	body = kv_conn_body(c->control->conn);
-	body->name_len = kv_le16((uint16_t)name_len);
-	body->text_len = kv_le32((uint32_t)text_len);
-	memcpy(tail, name, name_len);
-	if (text_len)
-		memcpy(tail + name_len, text, text_len);
-	return kv_lane_finish(c->control, &ask, wait);
+	if (c->control->state == KV_LANE_READY)
+		(void)kv_loop_turn(c->loop, 0);
+	return kv_railnote_send(c->control, note, wait);
 }
 
 /* ---- the best path ---- */

@@ -14,6 +14,7 @@
 #include <sys/types.h>
 
 #include "xfer/lane.h"
+#include "xfer/railnote.h"
 #include "xfer/slice.h"
 
 #define KV_CONTACT_WHY_BYTES 200
@@ -40,6 +41,7 @@ struct kv_contact {
 	/* RDMA: not before this time; 0: at any. */
 	_Atomic uint64_t rails_from_ns;
 	atomic_uint rails; /* when it was used last; 0: it was not, or failed */
+	atomic_bool notes; /* the last message went by RDMA, too */
 	/* The next three by whoever has it to himself, or the owner's lock. */
 	char why[KV_CONTACT_WHY_BYTES];       /* no better path */
 	char rails_why[KV_CONTACT_WHY_BYTES]; /* no RDMA */
@@ -82,6 +84,6 @@ int kv_contact_regions(struct kv_contact *c, const struct kv_regtable *old,
 int kv_contact_ping(struct kv_contact *c, const struct kv_wait *wait);
 /* Also -EBUSY: the peer's queue is full. */
 int kv_contact_note(struct kv_contact *c, const struct kv_wait *wait,
-		    const char *name, const void *text, size_t text_len);
+		    const struct kv_railnote_text *note);
 
 #endif

@@ -9,6 +9,7 @@
 #include "base/fault.h"
 #include "event/op.h"
 #include "xfer/regtable.h"
+#include "xfer/railset.h"
 #include "xfer/transfer.h"
 
 #define TEXT_BYTES_MAX (KV_TAIL_MAX - KV_NOTE_NAME_BYTES_MAX)
@@ -131,7 +132,7 @@ kv_engine_submit(struct kv_engine *e, enum kv_engine_op op, const char *peer,
 struct question {
 	struct kv_remote *remote;
 	struct kv_wait wait;
-	struct kv_remote_note note;
+	struct kv_railnote_text note;
 	char *buf; /* out */
 	size_t n;
 	uint64_t addr; /* out */
@@ -230,12 +231,33 @@ kv_engine_path(struct kv_engine *e, const char *peer, char *buf,
 	return ask(e, peer, ask_path, &q);
 }
 
+/* By a queue pair of its own. 1: it must be TCP, and nothing was sent. */
+static int
+note_by_rails(const struct question *q, struct kv_contact *c)
+{
+	struct kv_railset *s;
+	int rc;
+
+	if (atomic_load(&c->path) != KV_SLICE_RDMA ||
+	    atomic_load(&c->rails) == 0 ||
+	    kv_remote_take_rails(q->remote, c, &q->wait, &s) != 0)
+		return 1;
+	rc = kv_railset_note(s, &q->note, &q->wait);
+	atomic_store(&c->notes, rc == 0 || rc == -EBUSY);
+	if (rc >= 0 || rc == -EBUSY)
+		kv_remote_give_rails(q->remote, c, s);
+	else
+		kv_railset_free(s);
+	return rc;
+}
+
 static int
 ask_note(void *arg, struct kv_contact *c)
 {
 	struct question *q = arg;
+	int rc = note_by_rails(q, c);
 
-	return kv_remote_note(q->remote, c, &q->wait, &q->note);
+	return rc <= 0 ? rc : kv_remote_note(q->remote, c, &q->wait, &q->note);
 }
 
 int

@@ -19,6 +19,9 @@ struct kv_railset {
 	struct kv_rdmaloop *rails;
 	struct kv_rdmalink *link; /* while the lane is READY, if the peer has
 				   * RDMA */
+	struct kv_railnote notes;
+	struct kv_rdma *rdma;
+	uint16_t port;
 	struct kv_rdmaxfer xfer;
 	bool is_over; /* xfer */
 	int status;   /* of it */
@@ -83,6 +86,8 @@ kv_railset_new(const struct kv_railset_opts *o)
 
 	if (!s)
 		return NULL;
+	s->rdma = o->rdma;
+	s->port = o->port;
 	s->owns_loop = !o->loop;
 	s->loop = o->loop ? o->loop : kv_loop_new(NULL);
 	if (!s->loop)
@@ -91,7 +96,7 @@ kv_railset_new(const struct kv_railset_opts *o)
 	if (!s->rails)
 		goto free_loop;
 	kv_lane_init(&s->lane, s->loop, o->own, o->boot);
-	s->lane.features = KV_FEATURE_RDMA;
+	s->lane.features = KV_FEATURE_RDMA | KV_FEATURE_CALL;
 	s->lane.ops = &ops;
 	return s;
 free_loop:
@@ -107,6 +112,7 @@ kv_railset_free(struct kv_railset *s)
 {
 	if (!s)
 		return;
+	kv_railnote_close(&s->notes);
 	kv_lane_close(&s->lane);
 	kv_rdmaloop_free(s->rails);
 	if (s->owns_loop)
@@ -241,4 +247,28 @@ kv_railset_move(struct kv_railset *s, const struct kv_railbatch *b,
 	if (rc)
 		kv_lane_close(&s->lane);
 	return rc;
+}
+
+/* ---- messages ---- */
+
+int
+kv_railset_note(struct kv_railset *s, const struct kv_railnote_text *note,
+		const struct kv_wait *wait)
+{
+	struct kv_railnote_to to = {
+		.rdma = s->rdma,
+		.loop = s->loop,
+		.own = &s->lane.own,
+		.boot = &s->lane.boot,
+		.port = s->port,
+	};
+	int rc;
+
+	if (s->port == 0 || !(s->lane.features & KV_FEATURE_CALL) || !s->link ||
+	    !kv_rdmalink_path(s->link, &to.near, &to.far))
+		return 1;
+	rc = kv_railnote_open(&s->notes, &to, wait);
+	if (rc == 0)
+		rc = kv_railnote_send(&s->notes.lane, note, wait);
+	return rc == -ESTALE ? 1 : rc;
 }

@@ -8,6 +8,7 @@
 
 #include "kvpool.h"
 #include "xfer/railbatch.h"
+#include "xfer/railnote.h"
 #include "xfer/rdma.h"
 #include "xfer/wait.h"
 
@@ -21,6 +22,7 @@ struct kv_railset_opts {
 	const struct kv_id *own;
 	const struct kv_id *boot; /* only this process is meant */
 	struct kv_loop *loop;     /* NULL: one of its own */
+	uint16_t port; /* of its TCP address; 0: messages go by TCP */
 };
 
 /* NULL with errno. Nothing is connected yet. */
@@ -53,6 +55,12 @@ const char *kv_railset_why(const struct kv_railset *s);
  * memory is touched any more, as kv_railset_free() has it, which is to follow.
  */
 int kv_railset_move(struct kv_railset *s, const struct kv_railbatch *b,
+		    const struct kv_wait *wait);
+
+/* A message to the peer, by a queue pair of its own. 0; 1: it must be TCP, and
+ * nothing was sent; or as kv_railnote_send(): but for -EBUSY it is to be freed.
+ */
+int kv_railset_note(struct kv_railset *s, const struct kv_railnote_text *note,
 		    const struct kv_wait *wait);
 
 #endif

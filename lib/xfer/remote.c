@@ -356,13 +356,13 @@ kv_remote_ping(struct kv_remote *r, struct kv_contact *c,
 
 int
 kv_remote_note(struct kv_remote *r, struct kv_contact *c,
-	       const struct kv_wait *wait, const struct kv_remote_note *note)
+	       const struct kv_wait *wait, const struct kv_railnote_text *note)
 {
 	int rc = gate_enter(r, wait);
 
 	if (rc)
 		return rc;
-	rc = kv_contact_note(c, wait, note->name, note->text, note->text_len);
+	rc = kv_contact_note(c, wait, note);
 	gate_leave(r);
 	return rc;
 }
@@ -406,8 +406,9 @@ describe(const struct kv_contact *c, const char *begin, char *buf, size_t n)
 	else if (path == KV_SLICE_ATTACH)
 		snprintf(buf, n, "%sattach: %s", begin, c->why);
 	else if (rails > 0)
-		snprintf(buf, n, "%srdma: %u rail%s", begin, rails,
-			 rails == 1 ? "" : "s");
+		snprintf(buf, n, "%srdma: %u rail%s%s", begin, rails,
+			 rails == 1 ? "" : "s",
+			 atomic_load(&c->notes) ? ", messages too" : "");
 	else
 		snprintf(buf, n, "%stcp: %s%s%s", begin, c->why,
 			 c->rails_why[0] ? "; no RDMA: " : "", c->rails_why);
@@ -499,12 +500,21 @@ pop_rails(struct kv_remote *r, struct kv_contact *c)
 	return s;
 }
 
+static uint16_t
+port_of(const char *addr)
+{
+	const char *colon = strrchr(addr, ':');
+
+	return colon ? (uint16_t)strtoul(colon + 1, NULL, 10) : 0;
+}
+
 static int
 open_rails(struct kv_remote *r, struct kv_contact *c,
 	   const struct kv_wait *wait, struct kv_railset **out)
 {
 	struct kv_railset_opts opts = {
 		.rdma = r->set->opts.rdma,
+		.port = port_of(r->addr),
 		.own = &c->own,
 		.boot = &c->boot,
 	};

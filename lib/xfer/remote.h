@@ -55,14 +55,9 @@ int kv_remote_refresh(struct kv_remote *r, struct kv_contact *c,
 /* kv_contact_ping() and kv_contact_note(), one at a time. */
 int kv_remote_ping(struct kv_remote *r, struct kv_contact *c,
 		   const struct kv_wait *wait);
-struct kv_remote_note {
-	const char *name;
-	const void *text;
-	size_t text_len;
-};
 int kv_remote_note(struct kv_remote *r, struct kv_contact *c,
 		   const struct kv_wait *wait,
-		   const struct kv_remote_note *note);
+		   const struct kv_railnote_text *note);
 
 /* The kernel refuses what it allowed before: from now on as between hosts. */
 void kv_remote_demote(struct kv_remote *r, struct kv_contact *c, int err);

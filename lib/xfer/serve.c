@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/rng.h"
 #include "base/status.h"
+#include "net/addr.h"
 #include "net/answer.h"
 #include "net/hello.h"
 #include "net/listener.h"
@@ -16,9 +17,17 @@
 #include "xfer/fence.h"
 #include "xfer/guest.h"
 #include "xfer/note.h"
+#include "xfer/rdmacall.h"
 #include "xfer/rdmalink.h"
 #include "xfer/samehost.h"
 #include "xfer/servecore.h"
+
+enum {
+	/* Of a port, 8 KiB each, shared by all that send messages. */
+	CALL_RECEIVES = 256,
+	CALL_SENDS = 64,
+	CALL_STREAMS = 512,
+};
 
 struct kv_serve {
 	struct kv_serve_opts o;
@@ -28,6 +37,8 @@ struct kv_serve {
 	unsigned n;
 	void *regions; /* KV_TAIL_MAX bytes: what peers are told of them */
 	struct kv_rdmaloop *rails; /* NULL: without RDMA */
+	struct kv_rdmacall *call;  /* NULL: no connections by RDMA */
+	uint64_t called;           /* KV_FEATURE_CALL if there are */
 	struct kv_log_limit crowded;
 	struct kv_log_limit broken;
 };
@@ -81,6 +92,7 @@ kv_serve_free(struct kv_serve *s)
 		kv_listener_free(s->local);
 	KV_LIST_FOREACH_SAFE(c, tmp, &s->conns, link)
 		conn_free(c);
+	kv_rdmacall_free(s->call);
 	kv_rdmaloop_free(s->rails);
 	free(s->regions);
 	free(s);
@@ -119,7 +131,7 @@ welcome(struct kv_serveconn *c, uint64_t id, const struct kv_hello_in *in)
 		c->rails = kv_rdmalink_new(s->rails, c->conn, &o);
 	if (c->rails) {
 		reply.token = o.token;
-		reply.features = KV_FEATURE_RDMA;
+		reply.features = KV_FEATURE_RDMA | s->called;
 	}
 	kv_hello_welcome(c->conn, id, &reply);
 	if (c->rails)
@@ -414,9 +426,29 @@ listen_beside(struct kv_serve *s)
 		kv_listener_new(s->o.loop, addr, (gid_t)-1, on_accept, s, &err);
 }
 
+void
+kv_serve_listen_call(struct kv_serve *s, uint16_t port)
+{
+	const struct kv_rdmacall_opts o = {
+		.rdma = s->o.regions->rdma,
+		.loop = s->o.loop,
+		.receives = CALL_RECEIVES,
+		.sends = CALL_SENDS,
+		.streams = CALL_STREAMS,
+	};
+
+	if (!s->rails)
+		return;
+	s->call = kv_rdmacall_new(&o);
+	if (s->call && kv_rdmacall_listen(s->call, port, on_accept, s) > 0)
+		s->called = KV_FEATURE_CALL;
+}
+
 int
 kv_serve_listen(struct kv_serve *s, const char *addr, char *bound)
 {
+	char text[KV_ADDR_ERROR_BYTES];
+	struct kv_addr a;
 	int err;
 
 	s->tcp =
@@ -425,5 +457,7 @@ kv_serve_listen(struct kv_serve *s, const char *addr, char *bound)
 		return err;
 	snprintf(bound, KV_NET_BOUND_BYTES, "%s", kv_listener_bound(s->tcp));
 	listen_beside(s);
+	if (kv_addr_parse(bound, 0, &a, text, sizeof(text)) == 0)
+		kv_serve_listen_call(s, a.port);
 	return 0;
 }

@@ -32,9 +32,13 @@ struct kv_serve *kv_serve_new(const struct kv_serve_opts *opts);
 /* Closes all connections: no memory is touched any more. NULL is fine. */
 void kv_serve_free(struct kv_serve *s);
 
-/* Listens on addr ("host:port") and, for peers on this host, beside it. 0 with
+/* Listens on addr ("host:port") and, for peers on this host, beside it, and at
+ * the same port of RDMA addresses. 0 with
  * the address in bound (KV_NET_BOUND_BYTES), or -errno, logged. */
 int kv_serve_listen(struct kv_serve *s, const char *addr, char *bound);
+
+/* Only the last of these. */
+void kv_serve_listen_call(struct kv_serve *s, uint16_t port);
 
 /* Takes over a stream as if it had been accepted. */
 void kv_serve_accept(struct kv_serve *s, struct kv_stream *stream,

@@ -9,6 +9,10 @@
 
 struct railhosts rh;
 
+enum {
+	PORT = 7000
+};
+
 static bool has_no_ip;
 
 const struct kv_id railhosts_own = { .b = "dialler" };
@@ -141,7 +145,8 @@ open_world(unsigned near_ports, unsigned far_ports)
 		.token = &railhosts_boot,
 	};
 	struct kv_railset_opts ro = { .own = &railhosts_own,
-				      .boot = &railhosts_boot };
+				      .boot = &railhosts_boot,
+				      .port = PORT };
 	struct kv_peer peer = { .addr = "a" };
 
 	kv_log_set_sink(quiet, NULL);
@@ -155,6 +160,7 @@ open_world(unsigned near_ports, unsigned far_ports)
 	opts.loop = ro.loop = rh.pair.loop;
 	rh.serve = kv_serve_new(&opts);
 	assert_non_null(rh.serve);
+	kv_serve_listen_call(rh.serve, PORT);
 	kv_serve_accept(rh.serve, rh.pair.stream[1], &peer);
 	ro.rdma = rh.near.rdma;
 	rh.rails = kv_railset_new(&ro);

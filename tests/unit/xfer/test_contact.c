@@ -213,7 +213,10 @@ a_good_one_is_reached(void **state)
 	assert_true(kv_contact_is_alive(c));
 	assert_non_null(c->table->entries[0].map);
 	assert_int_equal(kv_contact_ping(c, &wait), 0);
-	assert_int_equal(kv_contact_note(c, &wait, "n", "t", 1), -EBUSY);
+	assert_int_equal(
+		kv_contact_note(c, &wait,
+				&(struct kv_railnote_text){ "n", "t", 1 }),
+		-EBUSY);
 	assert_int_equal(fence->left, 0);
 	kv_contact_unref(kv_contact_ref(c));
 	kv_contact_unref(c);
@@ -340,7 +343,10 @@ a_question_may_time_out(void **state)
 	brief = in_ms(50);
 	assert_int_equal(kv_contact_ping(c, &brief), -ETIMEDOUT);
 	brief = in_ms(50);
-	assert_int_equal(kv_contact_note(c, &brief, "n", "t", 1), -ETIMEDOUT);
+	assert_int_equal(
+		kv_contact_note(c, &brief,
+				&(struct kv_railnote_text){ "n", "t", 1 }),
+		-ETIMEDOUT);
 	atomic_store(&says.slow_for, 0);
 	assert_int_equal(kv_contact_ping(c, &wait), 0);
 	says.pong = KV_MSG_NOTE_R;
@@ -385,7 +391,10 @@ the_end_of_a_connection_is_noticed(void **state)
 	while (atomic_load(&says.engine.conns) > 0)
 		usleep(1000);
 	assert_int_equal(kv_contact_ping(c, &wait), -ESTALE);
-	assert_int_equal(kv_contact_note(c, &wait, "n", "", 0), -ESTALE);
+	assert_int_equal(
+		kv_contact_note(c, &wait,
+				&(struct kv_railnote_text){ "n", "", 0 }),
+		-ESTALE);
 	assert_int_equal(kv_contact_regions(c, NULL, &wait, &table), -ESTALE);
 	kv_contact_unref(c);
 }

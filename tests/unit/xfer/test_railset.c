@@ -11,6 +11,7 @@
 #include "nth_fault.h"
 #include "railhosts.h"
 #include "test.h"
+#include "xfer/note.h"
 
 /* ---- transfers ---- */
 
@@ -549,6 +550,76 @@ no_memory_is_told(void **state)
 	assert_true(failed >= 2);
 }
 
+/* ---- messages ---- */
+
+enum {
+	TEXT = 300000 /* in many messages of a queue pair */
+};
+
+static int
+note(const void *text, size_t n)
+{
+	const struct kv_railnote_text note = { "name", text, n };
+	struct kv_wait wait = railhosts_in_ms(2000);
+
+	return kv_railset_note(rh.rails, &note, &wait);
+}
+
+static void
+expect_note(const char *text, size_t n)
+{
+	struct kv_note_in in;
+
+	assert_int_equal((int)kv_note_pop(&rh.notes, &in, 1), 1);
+	assert_string_equal(in.name, "name");
+	assert_int_equal(in.text_len, n);
+	assert_memory_equal(in.text, text, n);
+	free(in.text);
+}
+
+static void
+messages_go_by_a_queue_pair_of_their_own(void **state)
+{
+	char *text = malloc(TEXT);
+
+	(void)state;
+	railhosts_settle(3);
+	for (size_t i = 0; i < TEXT; i++)
+		text[i] = (char)byte_at(i, 7);
+	for (size_t n = 0; n <= TEXT; n = n * 8 + 1) {
+		assert_int_equal(note(text, n), 0);
+		expect_note(text, n);
+	}
+	assert_int_equal(note(text, TEXT), 0);
+	expect_note(text, TEXT);
+	assert_int_equal(move(KV_ENGINE_WRITE), 0);
+	free(text);
+}
+
+static void
+a_full_queue_is_told(void **state)
+{
+	int rc = 0;
+
+	(void)state;
+	railhosts_settle(1);
+	for (int i = 0; i < 100000 && rc == 0; i++)
+		rc = note("x", 1);
+	assert_int_equal(rc, -EBUSY);
+	expect_note("x", 1);
+	assert_int_equal(note("x", 1), 0);
+}
+
+static void
+without_one_messages_go_by_tcp(void **state)
+{
+	(void)state;
+	railhosts_settle(kv_rdma_ports(rh.near.rdma));
+	assert_int_equal(note("x", 1), 1);
+	assert_int_equal(
+		(int)kv_note_pop(&rh.notes, &(struct kv_note_in){ 0 }, 1), 0);
+}
+
 #define OVER(hosts, fn) \
 	cmocka_unit_test_setup_teardown(fn, hosts, railhosts_close)
 
@@ -579,6 +650,9 @@ main(void)
 		OVER(railhosts_three, the_end_of_the_peer_ends_the_call),
 		OVER(railhosts_one, the_end_of_the_engine_ends_the_call),
 		OVER(railhosts_three, what_was_lost_meanwhile_is_noticed),
+		OVER(railhosts_three, messages_go_by_a_queue_pair_of_their_own),
+		OVER(railhosts_one, a_full_queue_is_told),
+		OVER(railhosts_joined, without_one_messages_go_by_tcp),
 		OVER(railhosts_three, many_batches_go_over_the_same_rails),
 	};
 

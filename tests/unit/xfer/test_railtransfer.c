@@ -13,6 +13,7 @@
 #include "kvpool.h"
 #include "test.h"
 #include "xfer/railset.h"
+#include "xfer/rdmacall.h"
 #include "xfer/rdmalink.h"
 #include "xfer/rdmaregion.h"
 
@@ -39,6 +40,8 @@ static struct {
 	uint64_t bytes;         /* that they moved */
 	int settles[MOVES_MAX]; /* what each says in turn */
 	int outcomes[MOVES_MAX];
+	int noted; /* what becomes of a message */
+	unsigned notes;
 } fake;
 
 struct kv_rdma *
@@ -156,6 +159,48 @@ kv_rdmalink_take(struct kv_rdmalink *l, const struct kv_msg *msg)
 	return false;
 }
 
+struct kv_rdmacall *
+kv_rdmacall_new(const struct kv_rdmacall_opts *o)
+{
+	(void)o;
+	errno = ENODEV;
+	return NULL;
+}
+
+void
+kv_rdmacall_free(struct kv_rdmacall *c)
+{
+	assert_null(c);
+}
+
+unsigned
+kv_rdmacall_listen(struct kv_rdmacall *c, uint16_t port, kv_net_accept_fn *fn,
+		   void *arg)
+{
+	(void)c;
+	(void)port;
+	(void)fn;
+	(void)arg;
+	return 0;
+}
+
+struct kv_rdmacall_dial *
+kv_rdmacall_dial(struct kv_rdmacall *c, const struct kv_rdmacall_to *to,
+		 kv_net_connect_fn *fn, void *arg)
+{
+	(void)c;
+	(void)to;
+	(void)fn;
+	(void)arg;
+	return NULL;
+}
+
+void
+kv_rdmacall_cancel(struct kv_rdmacall_dial *d)
+{
+	assert_null(d);
+}
+
 /* ---- rails ---- */
 
 struct kv_railset {
@@ -251,6 +296,19 @@ kv_railset_move(struct kv_railset *s, const struct kv_railbatch *b,
 		fake.bytes += b->bytes;
 	}
 	return fake.outcomes[fake.moves++];
+}
+
+int
+kv_railset_note(struct kv_railset *s, const struct kv_railnote_text *note,
+		const struct kv_wait *wait)
+{
+	(void)s;
+	(void)wait;
+	assert_string_equal(note->name, "name");
+	assert_int_equal(note->text_len, 4);
+	assert_memory_equal(note->text, "text", 4);
+	fake.notes++;
+	return fake.noted;
 }
 
 /* ---- two engines ---- */
@@ -363,6 +421,73 @@ all_goes_by_the_same_rails(void **state)
 	assert_int_equal(fake.bytes, 2 * 100 * 10000);
 	assert_int_equal(fake.moves, 2);
 	assert_int_equal(fake.made, 1);
+}
+
+static int
+notify(void)
+{
+	return kv_engine_notify(near, addr, "name", "text", 4);
+}
+
+static unsigned
+notes_by_tcp(void)
+{
+	struct kv_note_in in;
+	unsigned n;
+
+	for (n = 0; kv_engine_notes(far, &in, 1) == 1; n++) {
+		assert_int_equal(in.text_len, 4);
+		assert_memory_equal(in.text, "text", 4);
+		free(in.text);
+	}
+	return n;
+}
+
+static void
+messages_go_by_rails_that_are_there(void **state)
+{
+	(void)state;
+	assert_int_equal(notify(), 0);
+	assert_int_equal(fake.notes, 0);
+	assert_int_equal(notes_by_tcp(), 1);
+	expect_path("rdma: 2 rails");
+	assert_int_equal(notify(), 0);
+	assert_int_equal(fake.notes, 1);
+	assert_int_equal(notes_by_tcp(), 0);
+	expect_path("rdma: 2 rails, messages too");
+	fake.noted = -EBUSY;
+	assert_int_equal(notify(), -KV_EBUSY);
+	assert_int_equal(fake.made, 1);
+}
+
+static void
+messages_that_rails_refuse_go_by_tcp(void **state)
+{
+	char path[512];
+
+	(void)state;
+	expect_path("rdma: 2 rails");
+	fake.noted = 1;
+	assert_int_equal(notify(), 0);
+	assert_int_equal(fake.notes, 1);
+	assert_int_equal(notes_by_tcp(), 1);
+	assert_int_equal(kv_engine_path(near, addr, path, sizeof(path)), 0);
+	assert_string_equal(path, "rdma: 2 rails");
+	fake.settles[fake.settled] = 1;
+	fake.settles[fake.settled + 1] = 1;
+	assert_int_equal(notify(), 0);
+	assert_int_equal(fake.notes, 1);
+	assert_int_equal(notes_by_tcp(), 1);
+}
+
+static void
+a_message_that_may_have_come_is_not_sent_again(void **state)
+{
+	(void)state;
+	expect_path("rdma: 2 rails");
+	fake.noted = -ECONNRESET;
+	assert_int_not_equal(notify(), 0);
+	assert_int_equal(notes_by_tcp(), 0);
 }
 
 /* What is registered, and what is too small for that, in turn. */
@@ -606,6 +731,9 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 		CASE(all_goes_by_the_same_rails),
+		CASE(messages_go_by_rails_that_are_there),
+		CASE(messages_that_rails_refuse_go_by_tcp),
+		CASE(a_message_that_may_have_come_is_not_sent_again),
 		CASE(memory_of_all_kinds_in_one_call),
 		CASE(large_memory_need_not_be_registered),
 		CASE(small_memory_goes_through_the_ring),
