@@ -14,6 +14,7 @@
 #include "cli/progress.h"
 #include "cli/tool.h"
 #include "net/addr.h"
+#include "net/lookup.h"
 #include "svc/floor.h"
 
 #define SLOT_ALIGN 64 /* no cache line is two slots' */
@@ -140,6 +141,7 @@ static int
 address(struct kvbench_link_job *r)
 {
 	char err[KV_ADDR_ERROR_BYTES], text[KV_ADDR_TEXT_BYTES_MAX];
+	struct kv_lookup_result found;
 	struct kv_addr a;
 
 	if (kv_addr_parse(r->l->peer, KVBENCH_LINK_PORT, &a, err, sizeof(err)))
@@ -147,6 +149,11 @@ address(struct kvbench_link_job *r)
 	if (a.kind != KV_ADDR_TCP || a.port == 0 || kv_addr_is_unspecified(&a))
 		return kv_tool_say(EX_USAGE, "'%s' is not HOST:PORT",
 				   r->l->peer);
+	if (kv_lookup_now(&a, &found) == -ENXIO)
+		return kv_tool_say(EX_NOHOST,
+				   "%s: no host has this name: correct it, or "
+				   "name its address",
+				   a.name);
 	snprintf(r->peer, sizeof(r->peer), "%s", kv_addr_format(&a, text));
 	snprintf(r->host, sizeof(r->host), "%s", a.name);
 	r->port = a.port;
@@ -154,9 +161,9 @@ address(struct kvbench_link_job *r)
 	return 0;
 }
 
-/* A node refuses an engine, and says so. */
+/* What opens the other side. A node refuses an engine, and says so. */
 static int
-probe(struct kvbench_link_job *r)
+probe(struct kvbench_link_job *r, int (**open)(struct kvbench_link_job *r))
 {
 	const struct kv_engine_opts o = {
 		.size = sizeof(o),
@@ -173,16 +180,24 @@ probe(struct kvbench_link_job *r)
 	kv_engine_close(e);
 	switch (rc) {
 	case 0:
-		return kvbench_link_peer_open(r);
+		*open = kvbench_link_peer_open;
+		return 0;
 	case -KV_ENOTSUP:
-		return kvbench_link_node_open(r);
+		*open = kvbench_link_node_open;
+		return 0;
 	case -KV_EUNREACHABLE:
 		return kv_tool_say(EX_UNAVAILABLE,
 				   "%s: nobody answers there; start 'kvbench "
 				   "link --listen' on that side",
 				   r->peer);
+	case -KV_EPROTO:
+		return kv_tool_say(EX_PROTOCOL,
+				   "%s: something else than kvpool answers "
+				   "there, or its HTTP port: name the port of "
+				   "a kvclient or of a 'kvbench link --listen'",
+				   r->peer);
 	case -KV_EDENIED:
-		return kv_tool_say(EX_UNAVAILABLE,
+		return kv_tool_say(EX_PROTOCOL,
 				   "%s: refuses: a master? name a kvclient, or "
 				   "a 'kvbench link --listen'",
 				   r->peer);
@@ -228,21 +243,81 @@ check_sizes(struct kvbench_link_job *r)
 		kv_str_size_format(memory, sizeof(memory), r->memory));
 }
 
+/* Whether any path measures that. */
+static bool
+is_measured(const struct kvbench_link_job *r, enum kvbench_link_op op,
+	    uint64_t size)
+{
+	const struct kvbench_link_cell cell = {
+		.op = op,
+		.size = size,
+		.depth = 1,
+	};
+
+	for (unsigned i = 0; i < r->n_ways; i++)
+		if (!r->ways[i].is_floor && is_part(&r->ways[i], &cell))
+			return true;
+	return false;
+}
+
+/* What was asked for and is not measured is told, and nothing is an error. */
+static int
+check_cells(const struct kvbench_link_job *r)
+{
+	unsigned n_asked = 0, n = 0;
+	char size[16];
+
+	for (unsigned i = 0; i < r->n_ops * r->n_sizes; i++) {
+		enum kvbench_link_op op = r->ops[i / r->n_sizes];
+		uint64_t bytes = r->l->sizes[i % r->n_sizes];
+
+		if (!kvbench_link_has(r->l->only, op))
+			continue;
+		n_asked++;
+		if (is_measured(r, op, bytes))
+			n++;
+		else if (op == KVBENCH_LINK_SEND && r->l->has_sizes &&
+			 bytes > KVBENCH_LINK_SEND_MAX)
+			kv_tool_say(
+				0,
+				"send of %s is left out: at most %d "
+				"bytes are a message",
+				kv_str_size_format(size, sizeof(size), bytes),
+				KVBENCH_LINK_SEND_MAX);
+	}
+	if (n > 0)
+		return 0;
+	return n_asked > 0
+		       ? kv_tool_say(EX_USAGE, "nothing is left to measure: "
+					       "choose other sizes, --only or "
+					       "paths")
+		       : kv_tool_say(EX_USAGE,
+				     "--only=%s: of %s there is %s to measure",
+				     r->l->only, r->peer,
+				     r->node ? "put and get, as of a kvclient"
+					     : "write, read and send");
+}
+
 static int
 open_all(struct kvbench_link_job *r)
 {
+	int (*open)(struct kvbench_link_job * r) = NULL;
 	int rc = address(r);
 
-	if (rc == 0)
-		rc = memory_open(r);
 	if (rc == 0 && kvbench_link_paths(r) < 0)
 		rc = kv_tool_say(EX_UNAVAILABLE, "--protocol=rdma: %s",
 				 r->no_rdma);
 	else if (rc == 0 && *r->no_rdma)
 		fprintf(stderr, "kvbench: no RDMA: %s\n", r->no_rdma);
 	if (rc == 0)
-		rc = probe(r);
-	return rc ? rc : check_sizes(r);
+		rc = probe(r, &open);
+	if (rc == 0)
+		rc = memory_open(r);
+	if (rc == 0)
+		rc = open(r);
+	if (rc == 0)
+		rc = check_sizes(r);
+	return rc ? rc : check_cells(r);
 }
 
 int

@@ -147,6 +147,7 @@ struct kvbench_link_way {
 	char path[KVBENCH_LINK_NAME_BYTES];
 	bool is_floor;
 	bool is_rdma;
+	bool has_no_sends;
 	const char *floor; /* path of the way that it stands beside, or NULL */
 	/* One round, added to sum; 0 or an exit code after one line. */
 	int (*take)(struct kvbench_link_way *w,

@@ -13,7 +13,7 @@
 
 #include "base/le.h"
 
-#define KVBENCH_CTL_MAGIC "kvbench link 1\n"
+#define KVBENCH_CTL_MAGIC "kvbench link 2\n"
 
 /* What lies in the first region of the listening side's engine. */
 struct kvbench_ctl_page {

@@ -390,6 +390,11 @@ path_open(struct kvbench_link_job *r, const struct kvbench_link_path *p)
 	o.protocol = p->protocol;
 	o.devices = p->devices;
 	w->client = kv_client_open(&o, err, sizeof(err));
+	if (!w->client && !o.master)
+		return kv_tool_say(EX_UNAVAILABLE,
+				   "%s: a kvclient: name its masters with "
+				   "--master",
+				   r->peer);
 	if (!w->client)
 		return leave_out(r, p, err);
 	rc = *r->node->addr ? 0 : node_find(r, w->client);

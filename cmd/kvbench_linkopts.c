@@ -15,7 +15,7 @@ parse_depth(struct kvbench_link *l, const char *arg,
 	    const struct argp_state *state)
 {
 	const struct kv_sizelist_rule rule = { 1, KVBENCH_LINK_DEPTH_MAX,
-					       KVBENCH_LINK_DEPTHS_MAX };
+					       KVBENCH_LINK_DEPTHS_MAX, true };
 	char err[200];
 	int n = kv_sizelist_parse(arg, &rule, l->depths, err, sizeof(err));
 
@@ -89,7 +89,7 @@ kvbench_link_check(struct kvbench_link *l, const char *size,
 		   const struct argp_state *state)
 {
 	const struct kv_sizelist_rule rule = { 1, KVBENCH_LINK_BYTES_MAX,
-					       KVBENCH_LINK_SIZES_MAX };
+					       KVBENCH_LINK_SIZES_MAX, false };
 	char err[200];
 	int n = kv_sizelist_parse(size ? size : "4..64MB", &rule, l->sizes, err,
 				  sizeof(err));
@@ -99,10 +99,14 @@ kvbench_link_check(struct kvbench_link *l, const char *size,
 	if (l->only && kvbench_link_has(l->only, KVBENCH_LINK_OPS))
 		argp_error(state, "--only: link has write, read and send, of a "
 				  "kvclient put and get");
-	if (l->is_listener == (l->peer != NULL))
-		argp_error(state, l->peer ? "link: --listen or HOST:PORT"
-					  : "link: name the other side as "
-					    "HOST:PORT, or --listen");
+	if (l->is_listener && l->peer)
+		argp_error(state,
+			   "link: either --listen or HOST:PORT; to "
+			   "listen at an address: --listen=%s",
+			   l->peer);
+	if (!l->is_listener && !l->peer)
+		argp_error(state, "link: name the other side as HOST:PORT, or "
+				  "--listen");
 	l->n_sizes = n < 0 ? 0 : (unsigned)n;
 	if (l->n_depths == 0)
 		l->depths[l->n_depths++] = 1;

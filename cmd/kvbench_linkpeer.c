@@ -15,6 +15,7 @@
 #include "cmd/kvbench_linkctl.h"
 
 #define BUSY_WAIT_NS 50000
+#define MESSAGES_TOO ", messages too" /* in what an engine says of a path */
 
 static const enum kvbench_link_op ops[] = { KVBENCH_LINK_WRITE,
 					    KVBENCH_LINK_READ,
@@ -202,7 +203,11 @@ check_path(const struct kvbench_link_way *w,
 
 	if (rc)
 		return failed(w, cell, kv_status_text(rc));
-	return strncmp(text, "rdma:", 5) == 0 ? 0 : failed(w, cell, text);
+	if (strncmp(text, "rdma:", 5) != 0)
+		return failed(w, cell, text);
+	return cell->op != KVBENCH_LINK_SEND || strstr(text, MESSAGES_TOO)
+		       ? 0
+		       : failed(w, cell, "they went by TCP");
 }
 
 static int
@@ -219,12 +224,12 @@ take(struct kvbench_link_way *w, const struct kvbench_link_cell *cell,
 	return rc == 0 && w->is_rdma ? check_path(w, cell) : rc;
 }
 
-/* A message goes with its name in one frame; never by RDMA. */
+/* A message goes with its name in one frame. */
 static bool
 takes(const struct kvbench_link_way *w, const struct kvbench_link_cell *cell)
 {
 	return cell->op != KVBENCH_LINK_SEND ||
-	       (!w->is_rdma && cell->size <= KVBENCH_LINK_SEND_MAX);
+	       (!w->has_no_sends && cell->size <= KVBENCH_LINK_SEND_MAX);
 }
 
 /* ---- open ---- */
@@ -302,6 +307,27 @@ leave_out(struct kvbench_link_job *r, const struct kvbench_link_path *p,
 		       : 0;
 }
 
+/* Messages need a queue pair of their own; a first one has it connected. */
+static int
+sends_open(struct kvbench_link_way *w)
+{
+	struct kvbench_link_job *r = w->run;
+	char text[512];
+	int rc = kv_engine_notify(w->engine, r->peer, "kvbench", "", 0);
+
+	if (rc == 0)
+		rc = kv_engine_path(w->engine, r->peer, text, sizeof(text));
+	if (rc)
+		return rc == -KV_EBUSY ? 0 : rc;
+	w->has_no_sends = !strstr(text, MESSAGES_TOO);
+	if (w->has_no_sends && kvbench_link_has(r->l->only, KVBENCH_LINK_SEND))
+		kv_tool_say(0,
+			    "%s: no send by %s: messages need the connection "
+			    "manager on both sides",
+			    r->peer, w->path);
+	return 0;
+}
+
 /* TCP, or a way of this host, is called what it is. */
 static int
 path_open(struct kvbench_link_job *r, const struct kvbench_link_path *p)
@@ -324,12 +350,15 @@ path_open(struct kvbench_link_job *r, const struct kvbench_link_path *p)
 		return leave_out(r, p, text);
 	if (!is_rdma)
 		snprintf(w->path, sizeof(w->path), "%s", word);
+	rc = is_rdma ? sends_open(w) : 0;
+	if (rc)
+		return leave_out(r, p, kv_status_text(rc));
 	w->is_floor = false;
 	w->is_rdma = is_rdma;
 	w->floor = is_rdma                    ? "perftest"
 		   : strcmp(word, "tcp") == 0 ? "stream"
 					      : "copy";
-	w->path_of_sends = r->is_loopback ? "unix" : NULL;
+	w->path_of_sends = r->is_loopback && !is_rdma ? "unix" : NULL;
 	w->take = take;
 	w->takes = takes;
 	return 0;

@@ -170,8 +170,9 @@ text_row(struct kv_out *o, const struct kvbench_link_row *row)
 	duration(o, "p50", row->p50_ns);
 	duration(o, "p99", row->p99_ns);
 	duration(o, "max", row->max_ns);
-	kv_out_double(o, "cpu", row->cpu_s_per_gb, decimals(row->cpu_s_per_gb));
-	kv_out_double(o, "far_cpu", row->far_s_per_gb,
+	kv_out_double(o, "cpu_s/GB", row->cpu_s_per_gb,
+		      decimals(row->cpu_s_per_gb));
+	kv_out_double(o, "far_s/GB", row->far_s_per_gb,
 		      decimals(row->far_s_per_gb));
 	kv_out_double(o, "ratio", row->value / row->floor_value, 2);
 }
@@ -237,7 +238,8 @@ kvbench_link_rows_print(const struct kvbench_link_job *r)
 	kv_out_string(o, "host", host);
 	kv_out_string(o, "peer", r->peer);
 	kv_out_string(o, "version", KVPOOL_VERSION);
-	kv_out_string(o, "no_rdma", *r->no_rdma ? r->no_rdma : NULL);
+	if (json || *r->no_rdma)
+		kv_out_string(o, "no_rdma", *r->no_rdma ? r->no_rdma : NULL);
 	kv_out_begin(o, KV_OUT_TABLE, "results");
 	for (size_t i = 0; i < r->n_rows; i++) {
 		kv_out_begin(o, KV_OUT_ROW, NULL);

@@ -25,6 +25,7 @@
 #define LISTEN_NS   (5 * KV_NS_PER_S)
 #define LOOK_NS     5000000
 #define LARGE_BYTES (1u << 20)
+#define RATE_BYTES  (64u << 10) /* from here on bytes a second count */
 
 enum {
 	OUTPUT_BYTES = 32768,
@@ -39,10 +40,21 @@ static const struct tool {
 	const char *events; /* sleeps, as we do, where it can */
 	bool is_latency;
 } tools[] = {
-	[KVBENCH_LINK_WRITE] = { "ib_write_bw", NULL, false },
-	[KVBENCH_LINK_READ] = { "ib_read_bw", "-e", false },
-	[KVBENCH_LINK_SEND] = { "ib_send_lat", "-e", true },
+	{ "ib_write_bw", NULL, false },
+	{ "ib_read_bw", "-e", false },
+	{ "ib_send_bw", "-e", false },
+	{ "ib_send_lat", "-e", true },
 };
+
+/* Both sides find the same one. Of sends it is time that counts where one that
+ * is small is under way. */
+static const struct tool *
+tool_of(uint64_t op, uint64_t bytes, uint64_t depth)
+{
+	if (op == KVBENCH_LINK_SEND)
+		return &tools[bytes < RATE_BYTES && depth == 1 ? 3 : 2];
+	return &tools[op == KVBENCH_LINK_READ];
+}
 
 static uint64_t
 now_ns(void)
@@ -76,7 +88,7 @@ arg_number(struct args *a, unsigned i, const char *option, uint64_t v)
 static void
 args_make(struct args *a, const struct kvbench_tool *t, const char *host)
 {
-	const struct tool *tool = &tools[t->op];
+	const struct tool *tool = tool_of(t->op, t->bytes, t->depth);
 
 	*a = (struct args){ .v = { tool->program, "-F", "--report_gbits" },
 			    .n = tool->is_latency ? 2 : 3 };
@@ -184,7 +196,7 @@ kvbench_tool_listen(struct kvbench_tool *t)
 	struct args a;
 	int pid;
 
-	if (t->op >= sizeof(tools) / sizeof(tools[0]) || t->bytes == 0 ||
+	if (t->op > KVBENCH_LINK_SEND || t->bytes == 0 ||
 	    t->bytes > KVBENCH_LINK_BYTES_MAX || t->calls < CALLS_MIN ||
 	    t->calls > CALLS_MAX || t->depth == 0 ||
 	    t->depth > KVBENCH_LINK_DEPTH_MAX)
@@ -263,7 +275,7 @@ parse(const struct kvbench_link_cell *cell, const char *text,
 	struct kv_perftest_lat lat;
 	struct kv_perftest_bw bw;
 
-	if (tools[cell->op].is_latency) {
+	if (tool_of(cell->op, cell->size, cell->depth)->is_latency) {
 		if (kv_perftest_lat(text, &lat) < 0)
 			return -EINVAL;
 		sum->kind = KVBENCH_LINK_TIMES;
@@ -289,7 +301,8 @@ failed(const struct kvbench_link_way *w, const struct kvbench_link_cell *cell,
        const char *why)
 {
 	return kv_tool_say(EX_UNAVAILABLE, "%s: %s: %s", w->run->peer,
-			   tools[cell->op].program, why);
+			   tool_of(cell->op, cell->size, cell->depth)->program,
+			   why);
 }
 
 /* The last line that it wrote is why. */
@@ -343,7 +356,7 @@ takes(const struct kvbench_link_way *w, const struct kvbench_link_cell *cell)
 {
 	(void)w;
 	return cell->op != KVBENCH_LINK_SEND ||
-	       (cell->size <= KVBENCH_LINK_SEND_MAX && cell->depth == 1);
+	       cell->size <= KVBENCH_LINK_SEND_MAX;
 }
 
 const struct kv_rdmadev *
@@ -378,19 +391,19 @@ kvbench_tool_open(struct kvbench_link_job *r, bool other_has)
 	struct kvbench_link_way *w;
 
 	r->tool = kvbench_tool_device(r->devices, r->n_devices);
+	if (!r->tool)
+		return kv_tool_say(EX_UNAVAILABLE, "--perftest: %s",
+				   *r->no_rdma ? r->no_rdma
+					       : "no RDMA device is wanted");
+	if (!other_has)
+		return kv_tool_say(EX_UNAVAILABLE,
+				   "--perftest: the other side was started "
+				   "without it, or has no RDMA device");
 	for (size_t i = 0; i < sizeof(tools) / sizeof(tools[0]); i++)
 		if (!is_installed(tools[i].program))
 			return kv_tool_say(EX_UNAVAILABLE,
 					   "--perftest: %s is not installed",
 					   tools[i].program);
-	if (!other_has)
-		return kv_tool_say(EX_UNAVAILABLE,
-				   "--perftest: the other side was started "
-				   "without it, or has no RDMA device");
-	if (!r->tool)
-		return kv_tool_say(EX_UNAVAILABLE, "--perftest: %s",
-				   *r->no_rdma ? r->no_rdma
-					       : "no RDMA device is wanted");
 	w = kvbench_link_way(r, "perftest");
 	w->take = take;
 	w->takes = takes;

@@ -104,7 +104,10 @@ print_json(struct kv_out *out, const struct kv_rdmadev *p)
 	print_number(out, "sge_max", max->sge_max, 1);
 	print_number(out, "rd_atom_max", max->rd_atom_max, 1);
 	print_number(out, "init_rd_atom_max", max->init_rd_atom_max, 1);
-	kv_out_bytes(out, "mr_max_bytes", max->mr_bytes_max);
+	if (max->mr_bytes_max > 0)
+		kv_out_bytes(out, "mr_max_bytes", max->mr_bytes_max);
+	else
+		kv_out_none(out, "mr_max_bytes");
 	kv_out_bool(out, "wanted", p->is_wanted);
 	kv_out_bool(out, "usable", p->is_usable);
 	kv_out_string(out, "why", *p->why ? p->why : NULL);

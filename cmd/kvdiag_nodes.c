@@ -208,6 +208,35 @@ protocol_of(enum kv_protocol p)
 
 /* As this process would reach it, if it was an engine. */
 static int
+engine_failed(const char *addr, int rc)
+{
+	const char *what = kv_status_text(rc);
+
+	switch (rc) {
+	case -KV_EINVALID:
+		what = "no address: name it as HOST:PORT";
+		break;
+	case -KV_ENOTSUP:
+		what = "a kvclient, no engine: `kvdiag links` without an "
+		       "address has all nodes";
+		break;
+	case -KV_EUNREACHABLE:
+		what = "nobody answers there: is the name right, and does the "
+		       "engine run?";
+		break;
+	case -KV_EPROTO:
+	case -KV_ECLOSED:
+		what = "something else answers there: name the port of an "
+		       "engine";
+		break;
+	default:
+		break;
+	}
+	return kv_tool_say(kv_status_exit(rc), "links: engine %s: %s", addr,
+			   what);
+}
+
+static int
 engine_link(struct kvdiag *d)
 {
 	const struct kv_engine_opts o = {
@@ -226,8 +255,7 @@ engine_link(struct kvdiag *d)
 	rc = kv_engine_path(e, d->arg, text, sizeof(text));
 	kv_engine_close(e);
 	if (rc < 0)
-		return kv_tool_say(kv_status_exit(rc), "links: engine %s: %s",
-				   d->arg, kv_status_text(rc));
+		return engine_failed(d->arg, rc);
 	why = strstr(text, ": ");
 	if (why)
 		*why = '\0';

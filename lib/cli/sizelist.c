@@ -1,6 +1,7 @@
 #include "cli/sizelist.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -43,10 +44,15 @@ number(const struct parser *p, const char *word, size_t len, uint64_t *out)
 		rc = kv_str_size(text, out);
 	}
 	if (rc == -EINVAL)
-		return refuse(p, rc, "'%.*s' is no size",
-			      len < WORD_BYTES ? (int)len : WORD_BYTES, word);
+		return refuse(p, rc, "'%.*s' is no %s",
+			      len < WORD_BYTES ? (int)len : WORD_BYTES, word,
+			      p->rule->is_count ? "number" : "size");
 	if (rc == 0 && *out >= p->rule->min && *out <= p->rule->max)
 		return 0;
+	if (p->rule->is_count)
+		return refuse(p, -ERANGE,
+			      "'%s' is not between %" PRIu64 " and %" PRIu64,
+			      text, p->rule->min, p->rule->max);
 	return refuse(p, -ERANGE, "'%s' is not between %s and %s", text,
 		      kv_str_size_format(min, sizeof(min), p->rule->min),
 		      kv_str_size_format(max, sizeof(max), p->rule->max));
@@ -56,7 +62,8 @@ static int
 add(struct parser *p, uint64_t size)
 {
 	if (p->n == p->rule->n_max || p->n == LIST_MAX)
-		return refuse(p, -E2BIG, "more than %zu sizes", p->n);
+		return refuse(p, -E2BIG, "more than %zu %s", p->n,
+			      p->rule->is_count ? "numbers" : "sizes");
 	p->out[p->n++] = size;
 	return 0;
 }

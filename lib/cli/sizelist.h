@@ -4,6 +4,7 @@
 /* Numbers as people list them: "4,64k,1MB", or "4..64MB" for all powers of 4
  * from the first one up to the last. */
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -12,6 +13,7 @@
 struct kv_sizelist_rule {
 	uint64_t min, max; /* of each */
 	size_t n_max;      /* so many at most */
+	bool is_count;     /* they are no bytes: what is wrong is said so */
 };
 
 /*

@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -21,35 +22,35 @@ names_of(char *buf, size_t size, const struct kv_rdmadev *list, size_t n)
 	return buf;
 }
 
+/* What means any name, even none, is no mistake. */
+static bool
+is_name(const char *glob, size_t len, const struct kv_rdmadev *list, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (kv_devglob_is(glob, len, list[i].name))
+			return true;
+	return kv_devglob_is(glob, len, "");
+}
+
 int
 kv_devlist_check(const char *wanted, const struct kv_rdmadev *list, size_t n,
 		 char *err, size_t errlen)
 {
+	char wrong[256] = "", names[512];
 	const char *at = wanted, *glob;
-	char names[512];
-	size_t len, i;
+	size_t len, used = 0;
 
-	while ((glob = kv_devglob_next(&at, &len))) {
-		for (i = 0; i < n; i++)
-			if (kv_devglob_is(glob, len, list[i].name))
-				break;
-		/* What means any name, even none, is no mistake. */
-		if (i < n || kv_devglob_is(glob, len, ""))
-			continue;
-		if (n)
-			snprintf(err, errlen,
-				 "no RDMA device is called '%.*s'; there are "
-				 "%s",
-				 (int)len, glob,
-				 names_of(names, sizeof(names), list, n));
-		else
-			snprintf(err, errlen,
-				 "no RDMA device is called '%.*s'; there is "
-				 "none at all",
-				 (int)len, glob);
-		return -ENODEV;
-	}
-	return 0;
+	while ((glob = kv_devglob_next(&at, &len)))
+		if (!is_name(glob, len, list, n) && used < sizeof(wrong))
+			used += (size_t)snprintf(
+				wrong + used, sizeof(wrong) - used, "%s'%.*s'",
+				used ? " or " : "", (int)len, glob);
+	if (used == 0)
+		return 0;
+	snprintf(err, errlen, "no RDMA device is called %s; there %s %s", wrong,
+		 n ? "are" : "is",
+		 n ? names_of(names, sizeof(names), list, n) : "none at all");
+	return -ENODEV;
 }
 
 unsigned

@@ -93,7 +93,7 @@ write 4096 1 shm' 'shared memory, beside copies'
 ended 0 'and they end'
 
 listen
-kvbench --time=60s --rounds=1 --memory=8MB --size=1MB --protocol=tcp \
+kvbench --time=60s --rounds=1 --memory=8MB --size=512k --protocol=tcp \
 	link "$at" >lost.out 2>lost.err &
 lost=$!
 try_for 10 grep -q 'measures$' listen.err || diag 'nobody came'
@@ -102,7 +102,7 @@ kill -9 "$side"
 lost_status=0
 wait "$lost" || lost_status=$?
 is "$lost_status" 69 'a side that is killed in the middle'
-like "$(cat lost.err)" "^kvbench: (write of 1.0 MiB|$at: (stream|write of 1.0 MiB by tcp)): " \
+like "$(cat lost.err)" "^kvbench: (write of 512.0 KiB|$at: (stream|write of 512.0 KiB by tcp)): " \
 	'is told of'
 is "$(wc -l <lost.err)" 1 'in one line'
 
@@ -121,7 +121,13 @@ exits 64 'no address' kvbench $QUICK link unix:x
 exits 64 'no other side' kvbench $QUICK link
 exits 64 'both sides at once' kvbench --listen link "$at"
 exits 64 'no size' kvbench --size=4,x link "$at"
-exits 64 'no depth' kvbench --depth=0 link "$at"
+exits 64 'no depth' kvbench --depth=65 link "$at"
+like "$(cat err)" "^kvbench: --depth: '65' is not between 1 and 64" \
+	'a number of calls, not of bytes'
+exits 64 'an address beside --listen' kvbench link --listen 127.0.0.1
+like "$(cat err)" 'listen at an address: --listen=127.0.0.1' 'says how'
+exits 68 'a name that no host has' kvbench link nobody.invalid
+like "$(cat err)" '^kvbench: nobody.invalid: no host has this name' 'says so'
 exits 64 'no operation' kvbench --only=write,push link "$at"
 exits 64 'larger than memory' kvbench --memory=1MB --size=2MB link "$at"
 exits 69 'no RDMA' kvbench --protocol=rdma --device-name=none_0 link "$at"
@@ -140,8 +146,18 @@ listen
 exits 69 'perftest that the other side did not agree to' \
 	kvbench $QUICK --perftest link "$at"
 like "$(cat err)" '^kvbench: --perftest: ' 'is not run'
-kill "$side"
-ended 0 'it still listens'
+exits 64 'no operation of this other side' kvbench $QUICK --only=put link "$at"
+like "$(cat err)" '^kvbench: --only=put: of .* there is write, read and send' \
+	'says what there is'
+exits 64 'nothing but too large messages' kvbench $QUICK --size=2MB,4MB \
+	--only=send link "$at"
+is "$(cut -d: -f2 err)" ' send of 2.0 MiB is left out
+ send of 4.0 MiB is left out
+ nothing is left to measure' 'says why'
+ok 'a message that is too large' kvbench $QUICK --size=4,2MB --json link "$at"
+is "$(cat err)" 'kvbench: send of 2.0 MiB is left out: at most 1000000 bytes are a message' \
+	'is told of once'
+ended 0 'it still listened'
 
 start_master m
 start_client a
@@ -168,7 +184,13 @@ ok 'keys' kvdiag $M keys
 is "$(cat out)" '' 'nothing is left there'
 exits 69 'a kvclient of no master that is named' kvbench $QUICK --socket= \
 	link "$at"
-exits 69 'a master' kvbench $QUICK --master="$MASTERS" link "$MASTERS"
+is "$(cat err)" "kvbench: $at: a kvclient: name its masters with --master" \
+	'says what to do'
+exits 64 'an operation of an engine' kvbench $QUICK --master="$MASTERS" \
+	--only=write link "$at"
+like "$(cat err)" '^kvbench: --only=write: of .* there is put and get' \
+	'is none of a kvclient'
+exits 76 'a master' kvbench $QUICK --master="$MASTERS" link "$MASTERS"
 like "$(cat err)" 'refuses: a master\?' 'is none'
 end_all
 done_testing

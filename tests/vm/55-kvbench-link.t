@@ -46,15 +46,37 @@ read 262144 rdma
 read 262144 tcp
 read 262144 perftest
 send 4096 stream
+send 4096 rxa0
+send 4096 rxa1
+send 4096 rdma
 send 4096 tcp
 send 4096 perftest
 send 262144 stream
+send 262144 rxa0
+send 262144 rxa1
+send 262144 rdma
 send 262144 tcp
 send 262144 perftest' 'each path, perftest among them'
-is "$(bench_rows | grep -c '"floor_name":"perftest","ratio":[0-9]')" 12 \
+is "$(bench_rows | grep -c '"floor_name":"perftest","ratio":[0-9]')" 18 \
 	'rails stand beside perftest'
 wait $side
 is $? 0 'the other side ends with it'
+
+listen
+before=$(packets 1)
+ok 'messages by one rail' $A kvbench $QUICK --json --protocol=rdma \
+	--device-name=rxa1 --size=4,4k --depth=1,4 --only=send link 10.76.0.2
+is "$(link_figures)" 'send 4 1 stream
+send 4 1 rxa1
+send 4096 1 stream
+send 4096 1 rxa1
+send 4 4 stream
+send 4 4 rxa1
+send 4096 4 stream
+send 4096 4 rxa1' 'each figure'
+[ $(($(packets 1) - before)) -gt 100 ]
+is $? 0 'they are what it sends'
+wait $side
 
 listen --protocol=tcp
 ok 'one side has no RDMA' $A kvbench $QUICK --json --size=4k --only=write \

@@ -4,7 +4,7 @@
 
 #include "test.h"
 
-static const struct kv_sizelist_rule rule = { 1, 1 << 20, 5 };
+static const struct kv_sizelist_rule rule = { 1, 1 << 20, 5, false };
 
 static void
 lists(void **state)
@@ -27,7 +27,8 @@ lists(void **state)
 static void
 ranges(void **state)
 {
-	static const struct kv_sizelist_rule wide = { 1, UINT64_MAX, 64 };
+	static const struct kv_sizelist_rule wide = { 1, UINT64_MAX, 64,
+						      false };
 	uint64_t v[64] = { 0 };
 	char err[100];
 
@@ -90,6 +91,26 @@ refuses(void **state)
 			 -EINVAL);
 }
 
+static void
+counts_are_no_bytes(void **state)
+{
+	const struct kv_sizelist_rule counts = { 1, 64, 2, true };
+	uint64_t v[2];
+	char err[100];
+
+	(void)state;
+	assert_int_equal(kv_sizelist_parse("65", &counts, v, err, sizeof(err)),
+			 -ERANGE);
+	assert_string_equal(err, "'65' is not between 1 and 64");
+	assert_int_equal(kv_sizelist_parse("x", &counts, v, err, sizeof(err)),
+			 -EINVAL);
+	assert_string_equal(err, "'x' is no number");
+	assert_int_equal(
+		kv_sizelist_parse("1,2,3", &counts, v, err, sizeof(err)),
+		-E2BIG);
+	assert_string_equal(err, "more than 2 numbers");
+}
+
 int
 main(void)
 {
@@ -97,6 +118,7 @@ main(void)
 		cmocka_unit_test(lists),
 		cmocka_unit_test(ranges),
 		cmocka_unit_test(refuses),
+		cmocka_unit_test(counts_are_no_bytes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -27,6 +27,11 @@ a_name_that_means_nothing_is_told(void **state)
 			 -ENODEV);
 	assert_string_equal(err, "no RDMA device is called 'rxe[01]'; there "
 				 "are mlx4_0, mlx5_0");
+	assert_int_equal(
+		kv_devlist_check("eth0,mlx5_0,mlx5_1", list, 3, err, 512),
+		-ENODEV);
+	assert_string_equal(err, "no RDMA device is called 'eth0' or 'mlx5_1'; "
+				 "there are mlx4_0, mlx5_0");
 	assert_int_equal(kv_devlist_check("", NULL, 0, err, 512), 0);
 	assert_int_equal(kv_devlist_check("auto", NULL, 0, err, 512), 0);
 	assert_int_equal(kv_devlist_check("rxe0", NULL, 0, err, 512), -ENODEV);
