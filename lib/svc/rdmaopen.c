@@ -1,8 +1,9 @@
 #include "svc/rdmaopen.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -27,17 +28,36 @@ say_found(const struct kv_rdma *r)
 	kv_info("RDMA ports=%u: %s", n, text);
 }
 
-/* Perhaps somebody wonders why it is not used. */
+/* Whether the kernel has a device, whatever can be done with it. */
 static bool
-has_device(const char *wanted)
+has_device(const char *root)
 {
-	const struct kv_rdmadev_opts o = { .wanted = wanted };
-	char err[KV_RDMADEV_WHY_BYTES];
-	struct kv_rdmadev *list = NULL;
-	long n = kv_rdmadev_list(&o, &list, err, sizeof(err));
+	char path[PATH_MAX];
+	struct dirent *e;
+	DIR *dir;
 
-	free(list);
-	return n > 0;
+	snprintf(path, sizeof(path), "%s/sys/class/infiniband", root);
+	dir = opendir(path);
+	if (!dir)
+		return false;
+	do
+		e = readdir(dir);
+	while (e && e->d_name[0] == '.');
+	closedir(dir);
+	return e != NULL;
+}
+
+/* Somebody who has asked for it is warned; where a device is, or was told not
+ * to be used, somebody may wonder. */
+static enum kv_log_level
+level_of(const struct kv_rdmaopen_opts *opts, const struct kv_rdma_opts *o)
+{
+	if (opts->protocol == KV_PROTOCOL_RDMA_OR_TCP || o->wanted ||
+	    (o->env->devices[0] && !o->env->is_tcp))
+		return KV_LOG_WARN;
+	if (o->env->is_tcp || has_device(opts->root ? opts->root : ""))
+		return KV_LOG_INFO;
+	return KV_LOG_DEBUG;
 }
 
 int
@@ -45,8 +65,11 @@ kv_rdmaopen(const struct kv_rdmaopen_opts *opts, struct kv_rdma **out,
 	    char *err, size_t err_bytes)
 {
 	const char *devices = opts->devices;
+	struct kv_mcenv env;
 	const struct kv_rdma_opts o = {
 		.wanted = devices && devices[0] ? devices : NULL,
+		.env = &env,
+		.root = opts->root,
 		.qps = opts->qps,
 		.slice_bytes = opts->slice_bytes,
 	};
@@ -59,6 +82,7 @@ kv_rdmaopen(const struct kv_rdmaopen_opts *opts, struct kv_rdma **out,
 		snprintf(err, err_bytes, "--protocol=tcp");
 		return 0;
 	}
+	kv_mcenv_read(&env, (const char *const *)environ);
 	*out = kv_rdma_open(&o, why, sizeof(why));
 	if (*out) {
 		snprintf(err, err_bytes, "%s", "");
@@ -71,10 +95,6 @@ kv_rdmaopen(const struct kv_rdmaopen_opts *opts, struct kv_rdma **out,
 		snprintf(err, err_bytes, "no RDMA: %s", why);
 		return rc;
 	}
-	if (opts->protocol == KV_PROTOCOL_RDMA_OR_TCP || o.wanted)
-		kv_warn("no RDMA, values go by TCP: %s", why);
-	else
-		kv_log(has_device(NULL) ? KV_LOG_INFO : KV_LOG_DEBUG,
-		       "no RDMA, values go by TCP: %s", why);
+	kv_log(level_of(opts, &o), "no RDMA, values go by TCP: %s", why);
 	return 0;
 }

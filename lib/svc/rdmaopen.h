@@ -13,12 +13,14 @@ struct kv_rdmaopen_opts {
 	const char *devices;  /* NULL or "": all */
 	unsigned qps;         /* 0: the environment's */
 	uint64_t slice_bytes; /* the same */
+	const char *root;     /* prefix of /sys, for tests; NULL: "" */
 };
 
 /*
  * What this process is to have of RDMA, by what was chosen. *out: NULL when
  * there is none or none is wanted; a line in the log says what was found, or
- * why it was not, but for machines that have no device. 0, and if there is none
+ * why it was not: a warning if somebody named RDMA or a device, and only for who
+ * debugs on machines that have no device. 0, and if there is none
  * the reason in err (else ""); or -errno with "what is wrong; what to do" in
  * err when it must have some.
  */

@@ -197,6 +197,22 @@ is_for(const struct kv_mcenv *env, const struct kv_rdmadev *d)
 	return d->is_usable && (env->port == 0 || env->port == d->port);
 }
 
+/* Of the one port that is wanted of each device: why it is not used. */
+static void
+say_port(unsigned port, const struct kv_rdmadev *list, size_t n, char *err,
+	 size_t errlen)
+{
+	for (size_t i = 0; i < n; i++) {
+		if (list[i].port != port || list[i].is_usable)
+			continue;
+		snprintf(err, errlen, "%s port %u: %s", list[i].name, port,
+			 list[i].why);
+		return;
+	}
+	snprintf(err, errlen, "no device has a port %u; unset MC_IB_PORT",
+		 port);
+}
+
 /* NULL, with errno and words, when none of them opens. */
 static struct kv_rdma *
 open_all(const struct kv_rdma *like, const struct kv_rdmadev *list, size_t n,
@@ -210,6 +226,9 @@ open_all(const struct kv_rdma *like, const struct kv_rdmadev *list, size_t n,
 		return NULL;
 	}
 	*r = *like;
+	/* Unless one of them says more. */
+	if (r->env.port)
+		say_port(r->env.port, list, n, err, errlen);
 	kv_rdmawatch_open(&r->watched);
 	for (size_t i = 0; i < n && r->n < KV_RDMA_PORTS_MAX; i++)
 		if (is_for(&r->env, &list[i]))

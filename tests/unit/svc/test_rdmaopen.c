@@ -2,9 +2,11 @@
 
 #include "svc/rdmaopen.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
+#include "madetree.h"
 #include "test.h"
 #include "xfer/rdma.h"
 
@@ -104,6 +106,61 @@ where_there_is_none_nothing_is_said(void **state)
 	assert_int_equal(lines[KV_LOG_DEBUG], 1);
 }
 
+static char root[MADETREE_BYTES];
+
+static int
+tree_setup(void **state)
+{
+	madetree_new(root);
+	return setup(state);
+}
+
+static int
+tree_teardown(void **state)
+{
+	unsetenv("MC_FORCE_TCP");
+	unsetenv("MC_TE_FILTERS");
+	madetree_free(root);
+	return teardown(state);
+}
+
+static void
+open_under_root(void)
+{
+	const struct kv_rdmaopen_opts o = { .root = root };
+
+	memset(lines, 0, sizeof(lines));
+	assert_int_equal(kv_rdmaopen(&o, &rdma, err, sizeof(err)), 0);
+	assert_null(rdma);
+	assert_non_null(strstr(logged, "no RDMA, values go by TCP: "));
+}
+
+/* It has no verbs, or the libraries are not here. */
+static void
+a_device_that_cannot_be_used_is_spoken_of(void **state)
+{
+	(void)state;
+	open_under_root();
+	assert_int_equal(lines[KV_LOG_DEBUG], 1);
+	madetree_put(root, "/sys/class/infiniband/mlx5_0/x", "x");
+	open_under_root();
+	assert_int_equal(lines[KV_LOG_INFO], 1);
+	assert_int_equal(lines[KV_LOG_DEBUG], 0);
+}
+
+static void
+what_the_environment_forbids_is_spoken_of(void **state)
+{
+	(void)state;
+	setenv("MC_TE_FILTERS", "mlx5_9", 1);
+	open_under_root();
+	assert_int_equal(lines[KV_LOG_WARN], 1);
+	setenv("MC_FORCE_TCP", "1", 1);
+	open_under_root();
+	assert_int_equal(lines[KV_LOG_INFO], 1);
+	assert_non_null(strstr(logged, "MC_FORCE_TCP is set"));
+}
+
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 int
@@ -115,6 +172,12 @@ main(void)
 		T(who_names_a_device_is_warned),
 		T(who_would_have_it_is_warned),
 		T(where_there_is_none_nothing_is_said),
+		cmocka_unit_test_setup_teardown(
+			a_device_that_cannot_be_used_is_spoken_of, tree_setup,
+			tree_teardown),
+		cmocka_unit_test_setup_teardown(
+			what_the_environment_forbids_is_spoken_of, tree_setup,
+			tree_teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -415,6 +415,14 @@ the_environment_may_say_which(void **state)
 	assert_true(open_wanted(NULL));
 	for (unsigned i = 0; i < kv_rdma_ports(r); i++)
 		assert_int_equal(kv_rdma_port(r, i)->port, 2);
+	env.port = 5;
+	snprintf(err, sizeof(err), "what was there before");
+	expect_none(NULL, ENODEV, "no device has a port 5; unset MC_IB_PORT");
+	env.port = 2;
+	hca_port_up(hcahost_ports[1], false);
+	expect_none(NULL, ENODEV,
+		    "mlx5_0 port 2: port down: it is disabled; `ip link set "
+		    "DEV up` on its network interface");
 	env.port = 0;
 	env.is_tcp = true;
 	expect_none(NULL, ENODEV, "MC_FORCE_TCP is set; unset it");
