@@ -9,6 +9,7 @@
 #include "cli/opts.h"
 #include "cli/out.h"
 #include "kvpool.h"
+#include "xfer/mcenv.h"
 #include "xfer/rdmadev.h"
 
 struct kvdiag {
@@ -47,8 +48,12 @@ int kvdiag_away(uint32_t nodes);
 /* Counters as text, to be freed; NULL and *STATUS -kv_status. */
 char *kvdiag_read_stats(struct kv_client *c, const char *whose, int *status);
 
-/* As kv_rdmadev_list() of this machine. */
-long kvdiag_list_devices(const struct kvdiag *d, struct kv_rdmadev **list,
+/* The white list of the configuration, else of the environment. */
+const char *kvdiag_wanted(const struct kvdiag *d, const struct kv_mcenv *env);
+/* As kv_rdmadev_list() of this machine, and what the environment leaves out is
+ * marked. */
+long kvdiag_list_devices(const struct kvdiag *d, const struct kv_mcenv *env,
+			 struct kv_rdmadev **list,
 			 char why[KV_RDMADEV_WHY_BYTES]);
 
 /*

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sysexits.h>
+#include <unistd.h>
 
 #include "cli/tool.h"
 #include "cmd/kvdiag.h"
@@ -10,16 +11,28 @@
 
 #define IPS_BYTES ((size_t)KV_RDMADEV_IPS_MAX * (INET6_ADDRSTRLEN + 1))
 
+const char *
+kvdiag_wanted(const struct kvdiag *d, const struct kv_mcenv *env)
+{
+	const char *wanted = d->common.conf.device_name;
+
+	return *wanted ? wanted : env->devices;
+}
+
 long
-kvdiag_list_devices(const struct kvdiag *d, struct kv_rdmadev **list,
-		    char why[KV_RDMADEV_WHY_BYTES])
+kvdiag_list_devices(const struct kvdiag *d, const struct kv_mcenv *env,
+		    struct kv_rdmadev **list, char why[KV_RDMADEV_WHY_BYTES])
 {
 	const struct kv_rdmadev_opts o = {
-		.wanted = d->common.conf.device_name,
+		.wanted = kvdiag_wanted(d, env),
 		.root = "",
 	};
+	long n = kv_rdmadev_list(&o, list, why, KV_RDMADEV_WHY_BYTES);
 
-	return kv_rdmadev_list(&o, list, why, KV_RDMADEV_WHY_BYTES);
+	if (n > 0)
+		kv_devlist_env(env, d->common.conf.device_name, *list,
+			       (size_t)n);
+	return n;
 }
 
 /* Separated by commas, or NULL. */
@@ -128,18 +141,23 @@ kvdiag_devices(struct kvdiag *d)
 {
 	kv_auto_free struct kv_rdmadev *list = NULL;
 	char why[2 * KV_RDMADEV_WHY_BYTES];
-	long n = kvdiag_list_devices(d, &list, why);
+	struct kv_mcenv env;
 	int code;
+	long n;
 
+	kv_mcenv_read(&env, (const char *const *)environ);
+	kv_mcenv_warn((const char *const *)environ);
+	n = kvdiag_list_devices(d, &env, &list, why);
 	if (n < 0)
 		return kv_tool_say(n == -ENOTSUP ? 1 : EX_OSERR, "devices: %s",
 				   why);
 	code = health(list, (size_t)n);
-	if (kv_devlist_check(d->common.conf.device_name, list, (size_t)n, why,
+	if (kv_devlist_check(kvdiag_wanted(d, &env), list, (size_t)n, why,
 			     sizeof(why)) < 0)
 		code = kv_tool_say(1, "devices: %s", why);
 	else if (!n)
-		code = kv_tool_say(1, "this machine has no RDMA device");
+		code = kv_tool_say(1, "this machine has no RDMA device; is its "
+				      "driver loaded?");
 	kv_out_begin(d->out, KV_OUT_TABLE, NULL);
 	for (long i = 0; i < n; i++) {
 		kv_out_begin(d->out, KV_OUT_ROW, NULL);

@@ -34,12 +34,19 @@ static void
 judge_machine(struct kv_doctor *doctor, struct kv_doctor_host *h,
 	      const struct kvdiag *d)
 {
+	enum kv_protocol protocol = kv_opts_protocol(&d->common);
 	struct kv_rdmadev *ports = NULL;
 	char why[KV_RDMADEV_WHY_BYTES] = "";
+	struct kv_mcenv env;
 
-	if (strcmp(d->common.conf.protocol, "tcp") != 0) {
-		h->wanted = d->common.conf.device_name;
-		h->n_ports = kvdiag_list_devices(d, &ports, why);
+	kv_mcenv_read(&env, (const char *const *)environ);
+	h->is_must = protocol == KV_PROTOCOL_RDMA;
+	h->is_wished = protocol == KV_PROTOCOL_RDMA_OR_TCP;
+	if (protocol != KV_PROTOCOL_TCP && env.is_tcp) {
+		h->why_none = "MC_FORCE_TCP is set";
+	} else if (protocol != KV_PROTOCOL_TCP) {
+		h->wanted = kvdiag_wanted(d, &env);
+		h->n_ports = kvdiag_list_devices(d, &env, &ports, why);
 		h->ports = ports;
 		h->ports_why = why;
 	}
@@ -114,10 +121,13 @@ kvdiag_doctor(struct kvdiag *d)
 {
 	enum kv_out_kind kind = d->common.json ? KV_OUT_TABLE : KV_OUT_LIST;
 	struct kv_doctor doctor = { .tell = print, .arg = d };
+	struct kv_mcenv env; /* whose complaints are heard now */
 	struct kvdiag_round r;
 	bool is_reached;
 	int rc;
 
+	kv_mcenv_read(&env, (const char *const *)environ);
+	kv_mcenv_warn((const char *const *)environ);
 	rc = kvdiag_round_start(&r, d);
 	if (rc == 0)
 		rc = kvdiag_round_visit(&r);

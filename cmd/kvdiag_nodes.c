@@ -1,3 +1,4 @@
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sysexits.h>
@@ -251,7 +252,7 @@ engine_link(struct kvdiag *d)
 	int rc;
 
 	if (!e)
-		return kv_tool_say(EX_OSERR, "links: %s", text);
+		return kv_tool_say(kv_opts_exit_code(errno), "links: %s", text);
 	rc = kv_engine_path(e, d->arg, text, sizeof(text));
 	kv_engine_close(e);
 	if (rc < 0)

@@ -35,6 +35,9 @@ kvdiag_round_open(const struct kvdiag *d, const char *master,
 
 	kv_tool_client_opts(&d->common, &o);
 	kv_log_set_sink(tell_nobody, NULL);
+	/* Who cannot have it is told so as of the devices, and asks by TCP. */
+	if (o.protocol == KV_PROTOCOL_RDMA)
+		o.protocol = KV_PROTOCOL_RDMA_OR_TCP;
 	o.master = master;
 	o.socket = socket;
 	o.timeout_ms = o.timeout_ms ? o.timeout_ms : ANSWER_MS;

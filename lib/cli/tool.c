@@ -64,9 +64,7 @@ kv_tool_connect(const struct kv_opts *o, struct kv_client **out)
 	*out = kv_client_open(&opts, err, sizeof(err));
 	if (*out)
 		return 0;
-	/* No RDMA, which --protocol asks for. */
-	return kv_tool_say(status == -KV_ENOTSUP ? 1 : kv_status_exit(status),
-			   "%s", err);
+	return kv_tool_say(kv_status_exit(status), "%s", err);
 }
 
 int

@@ -60,7 +60,10 @@ struct kv_doctor_host {
 	const struct kv_rdmadev *ports;
 	long n_ports;
 	const char *ports_why;
-	const char *wanted; /* white list of devices; NULL: no RDMA at all */
+	const char *wanted;   /* white list of devices; NULL: no RDMA at all, */
+	const char *why_none; /* for that reason */
+	bool is_must;         /* --protocol=rdma: nothing starts without it */
+	bool is_wished;       /* the file says so */
 };
 
 /* Memory, huge pages, the pool file's place, RDMA devices, locked memory,

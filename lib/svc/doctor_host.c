@@ -215,6 +215,25 @@ check_ports(struct kv_doctor *d, const struct kv_doctor_host *h)
 	return usable;
 }
 
+/* None is used, for that reason. */
+static void
+say_none(struct kv_doctor *d, const struct kv_doctor_host *h, const char *why)
+{
+	if (h->is_must)
+		kv_doctor_say(d, KV_DOCTOR_FAULT, devices_check,
+			      "say --protocol=auto, or see TROUBLE in "
+			      "kvpool-rdma(7)",
+			      "%s, and --protocol=rdma wants one", why);
+	else if (h->is_wished)
+		kv_doctor_say(d, KV_DOCTOR_WARNING, devices_check,
+			      "\"protocol\": \"auto\" says nothing, or see "
+			      "TROUBLE in kvpool-rdma(7)",
+			      "%s, and protocol rdma in the file wants one",
+			      why);
+	else
+		kv_doctor_say(d, KV_DOCTOR_OK, devices_check, "", "%s", why);
+}
+
 static void
 check_devices(struct kv_doctor *d, const struct kv_doctor_host *h)
 {
@@ -222,13 +241,15 @@ check_devices(struct kv_doctor *d, const struct kv_doctor_host *h)
 	unsigned usable;
 
 	if (!h->wanted) {
-		kv_doctor_say(d, KV_DOCTOR_OK, devices_check, "",
-			      "none is wanted: the protocol is tcp");
+		snprintf(text, sizeof(text), "none is wanted: %s",
+			 h->why_none ? h->why_none : "the protocol is tcp");
+		say_none(d, h, text);
 		return;
 	}
 	if (h->n_ports < 0 && count_entries(h->root, "/sys/class/infiniband")) {
 		snprintf(text, sizeof(text), "%s", h->ports_why);
-		say_refusal(d, KV_DOCTOR_WARNING, devices_check, text);
+		say_refusal(d, h->is_must ? KV_DOCTOR_FAULT : KV_DOCTOR_WARNING,
+			    devices_check, text);
 		return;
 	}
 	if (h->n_ports >= 0 &&
@@ -236,8 +257,7 @@ check_devices(struct kv_doctor *d, const struct kv_doctor_host *h)
 			     sizeof(text)) < 0) {
 		say_refusal(d, KV_DOCTOR_WARNING, devices_check, text);
 	} else if (h->n_ports <= 0) {
-		kv_doctor_say(d, KV_DOCTOR_OK, devices_check, "",
-			      "there is none");
+		say_none(d, h, "there is none");
 		return;
 	}
 	usable = check_ports(d, h);
@@ -245,6 +265,8 @@ check_devices(struct kv_doctor *d, const struct kv_doctor_host *h)
 		kv_doctor_say(d, KV_DOCTOR_OK, devices_check, "",
 			      "%u port%s can be used", usable,
 			      usable == 1 ? "" : "s");
+	else if (h->is_must || h->is_wished)
+		say_none(d, h, "no port can be used");
 }
 
 /* ---- limits ---- */
@@ -254,14 +276,20 @@ check_locked(struct kv_doctor *d, const struct kv_doctor_host *h)
 {
 	uint64_t bytes = h->node_pid ? h->node_bytes : h->pool_bytes;
 	uint64_t limit = kv_room_lockable(h->root, h->node_pid);
-	char text[16] = "unlimited", err[KV_DOCTOR_TEXT_BYTES];
+	char text[16] = "unlimited", size[16], err[KV_DOCTOR_TEXT_BYTES];
 	unsigned devices = 0;
 
 	if (h->wanted && h->n_ports > 0)
 		devices = kv_devlist_usable(h->ports, (size_t)h->n_ports);
 	if (limit != UINT64_MAX)
 		size_text(text, limit);
-	if (!devices)
+	if (!devices && bytes > limit)
+		kv_doctor_say(d, KV_DOCTOR_OK, "locked memory", "",
+			      "the limit (%s) does not matter: there is no "
+			      "RDMA device to use; each would want the pool of "
+			      "%s locked",
+			      text, size_text(size, bytes));
+	else if (!devices)
 		kv_doctor_say(d, KV_DOCTOR_OK, "locked memory", "",
 			      "the limit (%s) does not matter: there is no "
 			      "RDMA device to use",

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "xfer/devglob.h"
+#include "xfer/mcenv.h"
 #include "xfer/rdmadev.h"
 
 static const char *
@@ -66,6 +67,36 @@ kv_devlist_usable(const struct kv_rdmadev *list, size_t n)
 		devices++;
 	}
 	return devices;
+}
+
+static void
+leave_out(struct kv_rdmadev *d, const char *why)
+{
+	d->is_wanted = d->is_usable = false;
+	snprintf(d->why, sizeof(d->why), "not used: %s", why);
+}
+
+void
+kv_devlist_env(const struct kv_mcenv *m, const char *wanted,
+	       struct kv_rdmadev *list, size_t n)
+{
+	bool is_list = m->devices[0] && (!wanted || !wanted[0]);
+	char why[64];
+
+	for (struct kv_rdmadev *d = list; d < list + n; d++) {
+		snprintf(why, sizeof(why), "MC_IB_PORT is %u", m->port);
+		if (m->is_tcp)
+			leave_out(d, "MC_FORCE_TCP is set");
+		else if (is_list && !d->is_wanted)
+			leave_out(d, "not in MC_TE_FILTERS or MC_MS_FILTERS");
+		else if (m->port && d->port && d->port != m->port)
+			leave_out(d, why);
+		else if (m->gid_index >= 0 && d->is_usable && !d->why[0])
+			snprintf(d->why, sizeof(d->why),
+				 "MC_GID_INDEX: without the connection manager "
+				 "GID %d",
+				 m->gid_index);
+	}
 }
 
 const char *

@@ -206,22 +206,29 @@ void
 kv_mcenv_warn(const char *const *env)
 {
 	static atomic_flag is_said = ATOMIC_FLAG_INIT;
-	char names[512] = "";
+	char names[512] = "", more[32] = "";
+	unsigned left = 0;
 	size_t used = 0, len;
 
 	if (atomic_flag_test_and_set(&is_said))
 		return;
 	for (; env && *env; env++) {
 		len = strcspn(*env, "=");
-		if (strncmp(*env, "MC_", 3) != 0 || is_known(*env, len) ||
-		    used + len + 2 >= sizeof(names))
+		if (strncmp(*env, "MC_", 3) != 0 || is_known(*env, len))
 			continue;
+		if (used + len + 2 >= sizeof(names)) {
+			left++;
+			continue;
+		}
 		used += (size_t)snprintf(names + used, sizeof(names) - used,
 					 "%s%.*s", used ? ", " : "", (int)len,
 					 *env);
 	}
-	if (used)
+	if (left)
+		snprintf(more, sizeof(more), "%s%u more", used ? " and " : "",
+			 left);
+	if (used || left)
 		kv_warn("the environment has variables that mean nothing to "
-			"kvpool: %s",
-			names);
+			"kvpool: %s%s",
+			names, more);
 }

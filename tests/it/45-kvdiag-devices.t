@@ -21,7 +21,7 @@ exits 64 'an argument too many' kvdiag devices all
 # ---- a machine without ----
 
 if [ -z "$(ls /sys/class/infiniband 2>/dev/null)" ]; then
-	none='kvdiag: this machine has no RDMA device'
+	none='kvdiag: this machine has no RDMA device; is its driver loaded?'
 	exits 1 'no device' kvdiag devices
 	is "$(cat out)|$(cat err)" "|$none" 'one line'
 	exits 1 'as JSON' kvdiag --json devices
@@ -40,6 +40,26 @@ if [ -z "$(ls /sys/class/infiniband 2>/dev/null)" ]; then
 	is "$(cat err)" "$none" 'does'
 	exits 69 'doctor' kvdiag --socket= doctor
 	like "$(cat out)" '^ok +RDMA devices: there is none$' 'does not mind'
+	exits 69 'doctor of who must have one' \
+		kvdiag --socket= --protocol=rdma doctor
+	like "$(cat out)" '^fault +RDMA devices: there is none, and --protocol=rdma wants one; .' \
+		'finds none'
+	unlike "$(cat out)" '(local node|masters): .*no RDMA' \
+		'and blames nobody else'
+	echo '{"protocol": "rdma"}' >conf.json
+	exits 69 'doctor of a file that wishes for one' \
+		kvdiag --socket= doctor conf.json
+	like "$(cat out)" '^warning +RDMA devices: there is none, and protocol rdma in the file wants one; .' \
+		'warns'
+	exits 69 'doctor where it is forbidden' \
+		env MC_FORCE_TCP=1 MC_GID_INDEX=x MC_FOO=1 kvdiag --socket= doctor
+	like "$(cat out)" '^ok +RDMA devices: none is wanted: MC_FORCE_TCP is set$' \
+		'says by what'
+	like "$(cat err)" 'MC_GID_INDEX=x is ignored' 'and what was not understood'
+	like "$(cat err)" 'mean nothing to kvpool: MC_FOO' 'or is not known'
+	exits 1 'a name of the environment' \
+		env MC_TE_FILTERS=mlx5_9 kvdiag devices
+	like "$(cat err)" "is called 'mlx5_9'" 'means nothing either'
 	exits 69 'doctor with a name' kvdiag --socket= --device=rxe0 doctor
 	like "$(cat out)" "^warning +RDMA devices: no RDMA device is called 'rxe0'; there is none at all" \
 		'does'
@@ -103,6 +123,14 @@ like "$(cat out)" '^mlx5_1 .* no: the kernel' 'and not the other'
 exits 1 'a name among them' apart kvdiag --device=mlx5_0,rxe0 devices
 is "$(cat err)" "kvdiag: devices: no RDMA device is called 'rxe0'; there are mlx5_0, mlx5_1" \
 	'says which there are'
+exits 1 'a white list of the environment' \
+	env MC_TE_FILTERS=mlx5_1 unshare -m ./with_devices kvdiag devices
+like "$(cat out)" '^mlx5_0 .* no: not used: not in MC_TE_FILTERS or MC_MS_FILTERS$' \
+	'leaves one out'
+like "$(cat out)" '^mlx5_1 .* no: the kernel' 'and not the other'
+exits 1 'none by the environment' \
+	env MC_FORCE_TCP=1 unshare -m ./with_devices kvdiag devices
+like "$(cat out)" '^mlx5_1 .* no: not used: MC_FORCE_TCP is set$' 'says so'
 exits 1 'as JSON' apart kvdiag --json --device=mlx5_0 devices
 like "$(tr -d '\n' <out)" \
 	'"device": *"mlx5_0".*"numa_node": *1,.*"usable": *false' 'has numbers'

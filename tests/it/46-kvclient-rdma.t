@@ -38,6 +38,14 @@ if [ -z "$(ls /sys/class/infiniband 2>/dev/null)" ]; then
 	is "$(echo "$out" | grep RDMA | sed 's/TCP: .*/TCP/')" \
 		'debug kvclient: no RDMA, values go by TCP' 'but for those who ask'
 	# shellcheck disable=SC2086
+	out=$(MC_FORCE_TCP=1 log_of $node)
+	like "$out" 'info kvclient: no RDMA, values go by TCP: MC_FORCE_TCP is set' \
+		'who forbids it hears that it counts'
+	# shellcheck disable=SC2086
+	out=$(MC_TE_FILTERS=typo log_of $node)
+	like "$out" "warn kvclient: no RDMA, values go by TCP: no RDMA device is called 'typo'" \
+		'a white list that means nothing'
+	# shellcheck disable=SC2086
 	out=$(echo '{"protocol": "rdma"}' >conf.json
 		MOONCAKE_CONFIG_PATH=conf.json log_of $node)
 	like "$out" 'warn kvclient: no RDMA, values go by TCP: ' \

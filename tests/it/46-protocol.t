@@ -24,11 +24,12 @@ same()
 	cmp -s out value && echo same
 }
 
-exits 1 'RDMA or nothing' kvput --protocol=rdma $M k value
+exits 69 'RDMA or nothing' kvput --protocol=rdma $M k value
 is "$(cat out)|$(cat err)" "|kvput: $none" 'says what is missing'
-exits 1 'kvget' kvget --protocol=rdma $M k
-exits 1 'kvrm' kvrm --protocol=rdma $M k
-exits 1 'kvdiag' kvdiag --protocol=rdma $M nodes
+exits 69 'kvget' kvget --protocol=rdma $M k
+exits 69 'kvrm' kvrm --protocol=rdma $M k
+exits 69 'kvdiag of an engine' kvdiag --protocol=rdma links 127.0.0.1:1
+exits 69 'kvdiag' kvdiag --protocol=rdma $M nodes
 is "$(cat err)" "kvdiag: $none" 'in the same words'
 exits 64 'neither' kvput --protocol=ib $M k value
 is "$(cat err)" "kvput: --protocol: 'ib' is none of auto, rdma, tcp" 'says so'

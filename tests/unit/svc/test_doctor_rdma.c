@@ -112,6 +112,39 @@ rdma_devices_are_judged(void **state)
 }
 
 static void
+who_must_have_a_device_is_told_that_there_is_none(void **state)
+{
+	struct kv_rdmadev ports[] = {
+		{ .name = "mlx5_0", .is_wanted = true, .why = "down; up" },
+	};
+	struct kv_doctor_host h = { .root = root,
+				    .pool_file = "",
+				    .pool_bytes = MIB,
+				    .wanted = "",
+				    .is_must = true };
+
+	(void)state;
+	tells(&h, "fault RDMA devices: there is none, and --protocol=rdma "
+		  "wants one; say --protocol=auto, or");
+	tells(&h, "ok locked memory: the limit (64.0 KiB) does not matter: "
+		  "there is no RDMA device to use; each would want the pool of "
+		  "1.0 MiB locked");
+	h.ports = ports;
+	h.n_ports = 1;
+	tells(&h, "warning RDMA devices: mlx5_0: down; up\n");
+	tells(&h, "fault RDMA devices: no port can be used, and --protocol=");
+	h.wanted = NULL;
+	h.why_none = "MC_FORCE_TCP is set";
+	tells(&h, "fault RDMA devices: none is wanted: MC_FORCE_TCP is set, "
+		  "and --protocol=rdma wants one");
+	h.is_must = false;
+	tells(&h, "ok RDMA devices: none is wanted: MC_FORCE_TCP is set; \n");
+	h.is_wished = true;
+	tells(&h, "warning RDMA devices: none is wanted: MC_FORCE_TCP is set, "
+		  "and protocol rdma in the file wants one");
+}
+
+static void
 verbs_that_are_missing_matter_where_devices_are(void **state)
 {
 	struct kv_doctor_host h = {
@@ -134,6 +167,9 @@ main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(rdma_devices_are_judged, setup,
 						teardown),
+		cmocka_unit_test_setup_teardown(
+			who_must_have_a_device_is_told_that_there_is_none,
+			setup, teardown),
 		cmocka_unit_test_setup_teardown(
 			verbs_that_are_missing_matter_where_devices_are, setup,
 			teardown),

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "test.h"
+#include "xfer/mcenv.h"
 #include "xfer/rdmadev.h"
 
 static char err[512];
@@ -84,6 +85,50 @@ addresses_are_written_as_people_do(void **state)
 	assert_string_equal(kv_devlist_ip(buf, 4, &ip), "");
 }
 
+static void
+is_marked(const struct kv_mcenv *m, const char *wanted, const char *first,
+	  const char *second)
+{
+	struct kv_rdmadev list[] = {
+		{ .name = "a",
+		  .port = 1,
+		  .is_usable = true,
+		  .is_wanted = true },
+		{ .name = "a", .port = 2, .why = "not in the list" },
+	};
+
+	kv_devlist_env(m, wanted, list, 2);
+	assert_string_equal(list[0].why, first);
+	assert_string_equal(list[1].why, second);
+	assert_int_equal(list[0].is_usable, strncmp(first, "not", 3) != 0);
+	assert_int_equal(list[0].is_wanted, list[0].is_usable);
+}
+
+static void
+what_the_environment_leaves_out_is_marked(void **state)
+{
+	struct kv_mcenv m;
+
+	(void)state;
+	kv_mcenv_read(&m, NULL);
+	is_marked(&m, NULL, "", "not in the list");
+	m.gid_index = 3;
+	is_marked(&m, "a", "MC_GID_INDEX: without the connection manager GID 3",
+		  "not in the list");
+	m.port = 2;
+	is_marked(&m, "a", "not used: MC_IB_PORT is 2", "not in the list");
+	m.port = 1;
+	m.gid_index = -1;
+	is_marked(&m, "", "", "not used: MC_IB_PORT is 1");
+	strcpy(m.devices, "a:1");
+	is_marked(&m, "", "",
+		  "not used: not in MC_TE_FILTERS or MC_MS_FILTERS");
+	is_marked(&m, "a", "", "not used: MC_IB_PORT is 1");
+	m.is_tcp = true;
+	is_marked(&m, "a", "not used: MC_FORCE_TCP is set",
+		  "not used: MC_FORCE_TCP is set");
+}
+
 int
 main(void)
 {
@@ -91,6 +136,7 @@ main(void)
 		cmocka_unit_test(a_name_that_means_nothing_is_told),
 		cmocka_unit_test(many_names_are_cut),
 		cmocka_unit_test(devices_are_counted_not_ports),
+		cmocka_unit_test(what_the_environment_leaves_out_is_marked),
 		cmocka_unit_test(addresses_are_written_as_people_do),
 	};
 

@@ -2,7 +2,10 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include "base/attr.h"
 #include "base/log.h"
 #include "test.h"
 
@@ -136,6 +139,37 @@ nonsense_is_named_and_does_not_count(void **state)
 	is_refused(list, "longer than");
 }
 
+/* In a process of its own: it is said once. */
+static int
+more_than_the_line_has_room_for(void)
+{
+	static char names[41][32];
+	const char *env[KV_ARRAY_LEN(names) + 1] = { NULL };
+	const char *end;
+
+	setup(NULL);
+	for (size_t i = 0; i < KV_ARRAY_LEN(names); i++) {
+		snprintf(names[i], sizeof(names[i]), "MC_%018zu=1", i);
+		env[i] = names[i];
+	}
+	kv_mcenv_warn(env);
+	end = strstr(said, "000000000000000021 and 19 more");
+	return lines == 1 && end && strlen(end) == 30 ? 0 : 1;
+}
+
+static void
+names_beyond_the_line_are_counted(void **state)
+{
+	int status;
+	pid_t pid = fork();
+
+	(void)state;
+	if (pid == 0)
+		_exit(more_than_the_line_has_room_for());
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+}
+
 static void
 those_without_meaning_are_named_once(void **state)
 {
@@ -167,6 +201,7 @@ main(void)
 		TEST(each_is_taken),
 		TEST(a_default_written_down_is_none),
 		TEST(nonsense_is_named_and_does_not_count),
+		TEST(names_beyond_the_line_are_counted),
 		TEST(those_without_meaning_are_named_once),
 	};
 
