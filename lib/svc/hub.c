@@ -341,6 +341,28 @@ kv_hub_path_is_news(struct kv_hub *hub, const struct kv_id *boot,
 }
 
 bool
+kv_hub_rails_are_news(struct kv_hub *hub, const struct kv_id *boot,
+		      unsigned rails, bool is_short, struct kv_hub_node *out)
+{
+	uint8_t told = (uint8_t)(is_short ? rails : 0);
+	struct kv_hub_node *n;
+	bool is_news = false;
+
+	KV_LOCKED(&hub->lock) {
+		n = node_find(hub, boot);
+		if (!n)
+			break;
+		n->why[0] = '\0';
+		is_news = n->path != KV_HUB_PATH_RDMA || n->short_of != told;
+		n->path = KV_HUB_PATH_RDMA;
+		n->short_of = told;
+		if (is_news)
+			*out = *n;
+	}
+	return is_news;
+}
+
+bool
 kv_hub_is_stale(struct kv_hub *hub, uint64_t now, uint64_t max_age_ns)
 {
 	bool is_stale = true;

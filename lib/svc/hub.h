@@ -104,6 +104,7 @@ struct kv_hub_node {
 	uint8_t sessions; /* with how many of them it has one */
 	unsigned listed;  /* number of the last roll it was in; 0: none */
 	uint8_t path;     /* enum kv_hub_path, as it was told last, and */
+	uint8_t short_of; /* RDMA: so many rails, and some missing; else 0 */
 	char why[KV_HUB_WHY_BYTES]; /* why by no better one */
 };
 
@@ -201,6 +202,11 @@ bool kv_hub_node_is_named(const struct kv_hub_node *n, const char *name);
 bool kv_hub_path_is_news(struct kv_hub *hub, const struct kv_id *boot,
 			 enum kv_hub_path path, const char *why,
 			 struct kv_hub_node *out);
+/* The same of a node that is reached by so many rails, and some are missing:
+ * news also if their number is another one, and some were or are. */
+bool kv_hub_rails_are_news(struct kv_hub *hub, const struct kv_id *boot,
+			   unsigned rails, bool is_short,
+			   struct kv_hub_node *out);
 /* The table is older than max_age_ns, or was never heard. */
 bool kv_hub_is_stale(struct kv_hub *hub, uint64_t now, uint64_t max_age_ns);
 /* A put of so many bytes went there: until the next table it has less. */

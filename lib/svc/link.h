@@ -129,8 +129,8 @@ void kv_link_fast_fail(struct kv_link *l, int status);
 
 /* Rails of the link that is up; 0: values go by TCP now. */
 unsigned kv_link_rails(const struct kv_link *l);
-/* Why there is none, for people; "" when there are some, or none would be of
- * use. */
+/* Why there is none, or not all that there could be, for people; "" when all
+ * are there, or none would be of use. */
 void kv_link_rails_why(const struct kv_link *l, char *out, size_t n);
 /* There are none, and something would go by them: if they went to others while
  * nobody used them, they are connected again. */

@@ -52,19 +52,27 @@ kv_link_rails_wake(struct kv_link *l)
 static void
 say_rails(const struct kv_link *l, unsigned rails)
 {
+	char why[KV_HUB_WHY_BYTES];
+	unsigned pairs = kv_rdmalink_pairs(l->rails, why, sizeof(why));
 	struct kv_hub_node n;
+	bool is_news = kv_hub_rails_are_news(l->ch->hub, &l->want, rails,
+					     rails < pairs, &n);
 
-	if (kv_hub_path_is_news(l->ch->hub, &l->want, KV_HUB_PATH_RDMA, "", &n))
+	if (is_news && rails < pairs)
+		kv_info("node %s: RDMA, %u rail%s of %u: %s", n.name, rails,
+			rails == 1 ? "" : "s", pairs, why);
+	else if (is_news)
 		kv_info("node %s: RDMA, %u rail%s", n.name, rails,
 			rails == 1 ? "" : "s");
 }
 
-/* Where this process has no RDMA that is no news of the node's. */
+/* Where this process has no RDMA that is no news of the node's. Where it has
+ * some, somebody counts on it. */
 static void
 say_none(const struct kv_link *l, const char *why)
 {
 	const struct kv_hub *hub = l->ch->hub;
-	enum kv_log_level level = hub->rdma ? KV_LOG_INFO : KV_LOG_DEBUG;
+	enum kv_log_level level = hub->rdma ? KV_LOG_WARN : KV_LOG_DEBUG;
 	struct kv_hub_node n;
 
 	if (!kv_hub_path_is_news(l->ch->hub, &l->want, KV_HUB_PATH_TCP, why,
@@ -76,6 +84,17 @@ say_none(const struct kv_link *l, const char *why)
 		kv_log(level, "node %s: TCP: %s", n.name, why);
 }
 
+static void
+say_missing(const struct kv_link *l, char *out, size_t n)
+{
+	unsigned rails = kv_link_rails(l), pairs;
+	char why[KV_HUB_WHY_BYTES];
+
+	pairs = kv_rdmalink_pairs(l->rails, why, sizeof(why));
+	if (rails < pairs)
+		snprintf(out, n, "%u of %u rails: %s", rails, pairs, why);
+}
+
 void
 kv_link_rails_why(const struct kv_link *l, char *out, size_t n)
 {
@@ -84,9 +103,11 @@ kv_link_rails_why(const struct kv_link *l, char *out, size_t n)
 	const char *why = l->rails ? kv_rdmalink_why(l->rails) : "";
 
 	*out = '\0';
-	if (l->is_local || kv_link_rails(l) > 0)
+	if (l->is_local)
 		return;
-	if (!hub->rdma)
+	if (kv_link_rails(l) > 0)
+		say_missing(l, out, n);
+	else if (!hub->rdma)
 		snprintf(out, n, "%s", hub->no_rdma);
 	else if (*why)
 		snprintf(out, n, "%s", why);

@@ -58,16 +58,16 @@ ip_text(const struct kv_rail_rec *rec, struct ip_text *t)
 	return strncmp(t->all, "::ffff:", 7) == 0 ? t->all + 7 : t->all;
 }
 
-static void
-why_set(struct kv_rdmalink *l, const struct kv_rdmarail *rail, int why)
+void
+kv_rdmadial_why(const struct kv_rdmalink *l, const struct kv_rdmarail *rail,
+		char *out, size_t n)
 {
 	const struct kv_rdmadev *dev = &l->rl->r->devs[rail->near];
 	struct ip_text ip;
 
-	snprintf(l->why, sizeof(l->why), "%s port %u to %s: %s", dev->name,
-		 dev->port,
+	snprintf(out, n, "%s port %u to %s: %s", dev->name, dev->port,
 		 l->o.dials ? ip_text(&rail->to, &ip) : "who dialled",
-		 word_of(why));
+		 rail->lost ? word_of(rail->lost) : "being connected");
 }
 
 static const char *
@@ -450,7 +450,8 @@ kv_rdmadial_lost(struct kv_rdmalink *l, struct kv_rdmarail *rail,
 	bool is_old = s->far != rail->far || s->by_join != rail->by_join;
 
 	if (!is_old) {
-		why_set(l, rail, why);
+		rail->lost = why;
+		kv_rdmadial_why(l, rail, l->why, sizeof(l->why));
 		kv_debug("rdma: %s", l->why);
 	}
 	if (!l->o.dials || l->is_closing)

@@ -154,6 +154,23 @@ kv_rdmalink_rails(const struct kv_rdmalink *l)
 	return n;
 }
 
+unsigned
+kv_rdmalink_pairs(const struct kv_rdmalink *l, char *why, size_t n)
+{
+	const struct kv_rdmarail *rail, *missing = NULL;
+	unsigned pairs = 0;
+
+	for (rail = l->rails; rail < l->rails + l->n_rails; rail++) {
+		pairs += rail->is_used;
+		if (rail->is_used && !rail->up && !missing)
+			missing = rail;
+	}
+	*why = '\0';
+	if (missing)
+		kv_rdmadial_why(l, missing, why, n);
+	return pairs;
+}
+
 bool
 kv_rdmalink_path(const struct kv_rdmalink *l, struct in6_addr *near,
 		 struct in6_addr *far)

@@ -89,6 +89,9 @@ bool kv_rdmalink_wake(struct kv_rdmalink *l);
 
 /* Rails with a queue pair that works. */
 unsigned kv_rdmalink_rails(const struct kv_rdmalink *l);
+/* Dialling: rails that there would be if all worked, and why the first of them
+ * that does not does not, for people ("": all work). */
+unsigned kv_rdmalink_pairs(const struct kv_rdmalink *l, char *why, size_t n);
 bool kv_rdmalink_is_settled(const struct kv_rdmalink *l);
 /* Dialling: the addresses of a rail that the connection manager has connected,
  * here and there. False: there is none. */

@@ -127,6 +127,7 @@ struct kv_rdmarail {
 	bool is_proven;        /* this pair of ports has worked */
 	bool has_failed;       /* all pairs that there are, once */
 	unsigned tries;        /* pairs that failed, one after the other */
+	int lost;              /* why the last queue pair was; 0: none yet */
 	uint64_t pause_ns, dial_ns;
 };
 
@@ -299,6 +300,9 @@ double kv_rdmadial_speed(uint32_t mbit_per_s);
 void kv_rdmadial_up(struct kv_rdmarail *rail);
 void kv_rdmadial_lost(struct kv_rdmalink *l, struct kv_rdmarail *rail,
 		      const struct kv_rdmaslot *s, int why);
+/* Why the rail's last queue pair was lost, for people. */
+void kv_rdmadial_why(const struct kv_rdmalink *l,
+		     const struct kv_rdmarail *rail, char *out, size_t n);
 void kv_rdmadial_look(struct kv_rdmalink *l);
 /* An own port works again: its rails are dialled without a pause. */
 void kv_rdmadial_port_up(struct kv_rdmalink *l, unsigned port);

@@ -69,6 +69,13 @@ equal 'a get'
 moved 'a put' put
 stored 'a put'
 
+links()
+{
+	$A kvdiag $M links >links
+	cat links
+}
+ok 'links' links
+like "$(cat links)" ' rdma +2 ' 'it is reached by two rails'
 for way in get put; do
 	(
 		sleep 1.2
@@ -92,5 +99,15 @@ ok 'a get with 1 % loss' try_for 60 get
 equal 'a get with 1 % loss'
 ok 'a put with 1 % loss' try_for 60 put
 stored 'a put with 1 % loss'
+for rail in 0 1; do
+	shape $rail
+done
+one_of_two()
+{
+	$A kvdiag $M links | grep -q 'rdma .* 1 of 2 rails: '
+}
+cut_link 1
+ok 'a missing one is told' try_for 60 one_of_two
+mend_link 1
 end_all
 done_testing

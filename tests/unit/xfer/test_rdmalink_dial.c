@@ -106,6 +106,8 @@ no_ports_are_settled_at_once(void **state)
 static void
 who_is_not_reached_is_settled_in_half_a_second(void **state)
 {
+	char why[256];
+
 	(void)state;
 	open_n(2, 2);
 	hca_cut(railrig[0].ports[1], NULL, true);
@@ -115,9 +117,16 @@ who_is_not_reached_is_settled_in_half_a_second(void **state)
 	railrig_ms(20);
 	assert_int_equal(railrig[0].n_settled, 1);
 	assert_int_equal(kv_rdmalink_rails(railrig[0].l), 1);
+	assert_int_equal(kv_rdmalink_pairs(railrig[0].l, why, sizeof(why)), 2);
+	assert_string_equal(why, "dev1 port 1 to 10.0.1.2: being connected");
+	railrig_ms(5000);
+	assert_int_equal(kv_rdmalink_pairs(railrig[0].l, why, sizeof(why)), 2);
+	assert_string_equal(why, "dev1 port 1 to 10.0.1.2: no answer");
 	hca_cut(railrig[0].ports[1], NULL, false);
 	railrig_ms(10000);
 	assert_int_equal(kv_rdmalink_rails(railrig[0].l), 2);
+	assert_int_equal(kv_rdmalink_pairs(railrig[0].l, why, sizeof(why)), 2);
+	assert_string_equal(why, "");
 }
 
 static void
