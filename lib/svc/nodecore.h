@@ -76,7 +76,6 @@ struct kv_node {
 	char bound[KV_NODE_LISTEN_MAX][KV_NET_BOUND_BYTES];
 	char addr[KV_NAME_BYTES_MAX + 1];
 	struct kv_rdmacall *call; /* NULL: no requests by RDMA */
-	bool is_called;           /* it listens */
 	struct kv_list peers;
 	unsigned n_conns; /* peers and data connections */
 	uint64_t n_keys;  /* being put or sent */

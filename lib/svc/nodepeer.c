@@ -238,6 +238,13 @@ peer_find(struct kv_node *node, uint64_t token, const struct kv_id *boot)
 	return NULL;
 }
 
+/* Requests may come by RDMA. */
+static bool
+is_called(const struct kv_node *node)
+{
+	return node->call && kv_rdmacall_listens(node->call) > 0;
+}
+
 static void
 hello_requester(struct kv_nodepeer *peer, const struct kv_hello_in *in,
 		uint64_t id)
@@ -247,7 +254,7 @@ hello_requester(struct kv_nodepeer *peer, const struct kv_hello_in *in,
 	struct kv_hello_reply reply = {
 		.text = masters,
 		.boot = &node->boot,
-		.features = node->is_called ? KV_FEATURE_CALL : 0,
+		.features = is_called(node) ? KV_FEATURE_CALL : 0,
 	};
 	int tenant;
 
@@ -509,9 +516,9 @@ call_listen(struct kv_node *node)
 		    a.kind != KV_ADDR_TCP)
 			continue;
 		node->call = kv_rdmacall_new(&o);
-		node->is_called =
-			node->call && kv_rdmacall_listen(node->call, a.port,
-							 node_accept, node) > 0;
+		if (node->call)
+			kv_rdmacall_listen(node->call, a.port, node_accept,
+					   node);
 		return;
 	}
 }

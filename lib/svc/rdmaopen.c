@@ -11,21 +11,38 @@
 #include "xfer/rdma.h"
 #include "xfer/rdmaplan.h"
 
-/* "mlx5_0:1, mlx5_1:1" */
+/* Of a port that is opened, and cannot be used yet. */
 static void
+say_awaited(enum kv_log_level level, const struct kv_rdmadev *d)
+{
+	kv_log(level, "RDMA not before port %u of %s is up: %s", d->port,
+	       d->name, d->why);
+}
+
+/* "mlx5_0:1, mlx5_1:1", and in lines of their own those that are not up. False:
+ * that is all of them. */
+static bool
 say_found(const struct kv_rdma *r)
 {
 	char text[KV_RDMA_PORTS_MAX * (KV_RDMADEV_NAME_BYTES + 8)] = "";
-	unsigned i, n = kv_rdma_ports(r);
+	unsigned i, n = 0;
 	size_t at = 0;
 
-	for (i = 0; i < n; i++) {
+	for (i = 0; i < kv_rdma_ports(r); i++) {
 		const struct kv_rdmadev *d = kv_rdma_port(r, i);
 
-		at += (size_t)snprintf(text + at, sizeof(text) - at, "%s%s:%u",
-				       i ? ", " : "", d->name, d->port);
+		if (d->is_usable)
+			at += (size_t)snprintf(text + at, sizeof(text) - at,
+					       "%s%s:%u", n++ ? ", " : "",
+					       d->name, d->port);
 	}
+	if (n == 0)
+		return false;
 	kv_info("RDMA ports=%u: %s", n, text);
+	for (i = 0; i < kv_rdma_ports(r); i++)
+		if (!kv_rdma_port(r, i)->is_usable)
+			say_awaited(KV_LOG_INFO, kv_rdma_port(r, i));
+	return true;
 }
 
 /* Whether the kernel has a device, whatever can be done with it. */
@@ -72,6 +89,7 @@ kv_rdmaopen(const struct kv_rdmaopen_opts *opts, struct kv_rdma **out,
 		.root = opts->root,
 		.qps = opts->qps,
 		.slice_bytes = opts->slice_bytes,
+		.waits = opts->protocol != KV_PROTOCOL_RDMA,
 	};
 	char why[KV_RDMADEV_WHY_BYTES];
 	int rc;
@@ -86,7 +104,8 @@ kv_rdmaopen(const struct kv_rdmaopen_opts *opts, struct kv_rdma **out,
 	*out = kv_rdma_open(&o, why, sizeof(why));
 	if (*out) {
 		snprintf(err, err_bytes, "%s", "");
-		say_found(*out);
+		if (!say_found(*out))
+			say_awaited(level_of(opts, &o), kv_rdma_port(*out, 0));
 		return 0;
 	}
 	rc = -errno;

@@ -17,12 +17,13 @@ struct kv_rdmaopen_opts {
 };
 
 /*
- * What this process is to have of RDMA, by what was chosen. *out: NULL when
- * there is none or none is wanted; a line in the log says what was found, or
- * why it was not: a warning if somebody named RDMA or a device, and only for who
- * debugs on machines that have no device. 0, and if there is none
- * the reason in err (else ""); or -errno with "what is wrong; what to do" in
- * err when it must have some.
+ * What this process is to have of RDMA, by what was chosen; unless it must have
+ * some, that may be ports none of which is up yet. *out: NULL when there is
+ * none or none is wanted; a line in the log says what was found, or why it was
+ * not: a warning if somebody named RDMA or a device, and only for who debugs on
+ * machines that have no device. 0, and if there is none the reason in err (else
+ * ""); or -errno with "what is wrong; what to do" in err when it must have
+ * some.
  */
 int kv_rdmaopen(const struct kv_rdmaopen_opts *opts, struct kv_rdma **out,
 		char *err, size_t err_bytes);

@@ -198,6 +198,7 @@ open_rdma(struct kv_engine *e, const char *wanted, char *err, size_t n)
 		.wanted = e->o.device,
 		.qps = e->o.qps,
 		.slice_bytes = e->o.slice_bytes,
+		.waits = strcmp(wanted, "rdma") != 0,
 	};
 
 	kv_mcenv_warn((const char *const *)environ);

@@ -41,14 +41,25 @@ say_best(const struct kv_rdmadev *list, size_t n, char *err, size_t errlen)
 	snprintf(err, errlen, "%s%s: %s", best->name, port, best->why);
 }
 
+static bool
+is_any_awaited(const struct kv_rdmadev *list, size_t n)
+{
+	size_t i;
+
+	for (i = 0; i < n && !list[i].is_awaited; i++)
+		;
+	return i < n;
+}
+
 /* Whether there is something to open: 0 or -ENODEV. */
 static int
-check(const char *wanted, const struct kv_rdmadev *list, size_t n, char *err,
-      size_t errlen)
+check(const struct kv_rdma_opts *o, const char *wanted,
+      const struct kv_rdmadev *list, size_t n, char *err, size_t errlen)
 {
 	int rc = kv_devlist_check(wanted, list, n, err, errlen);
 
-	if (kv_devlist_usable(list, n)) {
+	if (kv_devlist_usable(list, n) ||
+	    (o->waits && is_any_awaited(list, n))) {
 		if (rc < 0)
 			kv_warn("%s", err);
 		return 0;
@@ -177,6 +188,8 @@ port_add(struct kv_rdma *r, const struct kv_rdmadev *d, char *err,
 		return;
 	}
 	r->devs[r->n] = *d;
+	if (!d->is_usable)
+		r->watched.ports[r->n].is = KV_RDMAWATCH_DOWN;
 	r->ports[r->n++] = nic;
 }
 
@@ -194,7 +207,32 @@ numa_read(struct kv_rdma *r, const char *root)
 static bool
 is_for(const struct kv_mcenv *env, const struct kv_rdmadev *d)
 {
-	return d->is_usable && (env->port == 0 || env->port == d->port);
+	return (d->is_usable || d->is_awaited) &&
+	       (env->port == 0 || env->port == d->port);
+}
+
+/* So many may be opened that are not usable. */
+static unsigned
+room_for_awaited(const struct kv_mcenv *env, const struct kv_rdmadev *list,
+		 size_t n)
+{
+	unsigned room = KV_RDMA_PORTS_MAX;
+	size_t i;
+
+	for (i = 0; i < n && room > 0; i++)
+		room -= is_for(env, &list[i]) && list[i].is_usable;
+	return room;
+}
+
+static bool
+has_room(const struct kv_rdmadev *d, unsigned *room)
+{
+	if (d->is_usable)
+		return true;
+	if (*room == 0)
+		return false;
+	--*room;
+	return true;
 }
 
 /* Of the one port that is wanted of each device: why it is not used. */
@@ -219,6 +257,7 @@ open_all(const struct kv_rdma *like, const struct kv_rdmadev *list, size_t n,
 	 char *err, size_t errlen)
 {
 	struct kv_rdma *r = KV_FAULT_POINT() ? NULL : calloc(1, sizeof(*r));
+	unsigned room;
 
 	if (!r) {
 		snprintf(err, errlen, "out of memory; free some");
@@ -230,8 +269,9 @@ open_all(const struct kv_rdma *like, const struct kv_rdmadev *list, size_t n,
 	if (r->env.port)
 		say_port(r->env.port, list, n, err, errlen);
 	kv_rdmawatch_open(&r->watched);
+	room = room_for_awaited(&r->env, list, n);
 	for (size_t i = 0; i < n && r->n < KV_RDMA_PORTS_MAX; i++)
-		if (is_for(&r->env, &list[i]))
+		if (is_for(&r->env, &list[i]) && has_room(&list[i], &room))
 			port_add(r, &list[i], err, errlen);
 	if (r->n)
 		return r;
@@ -265,11 +305,16 @@ env_take(struct kv_rdma *like, const struct kv_rdma_opts *o, char *err,
 struct kv_rdma *
 kv_rdma_open(const struct kv_rdma_opts *o, char *err, size_t n)
 {
-	struct kv_rdma like = { .v = o->verbs, .root = o->root };
+	struct kv_rdma like = {
+		.v = o->verbs,
+		.root = o->root,
+		.sys_root = o->root || o->verbs ? o->root : "",
+		.addrs = o->addrs,
+	};
 	const struct kv_rdmadev_opts l = {
 		.wanted = o->wanted && o->wanted[0] ? o->wanted
 						    : like.env.devices,
-		.root = o->root || o->verbs ? o->root : "",
+		.root = like.sys_root,
 		.verbs = o->verbs,
 		.addrs = o->addrs,
 	};
@@ -281,7 +326,7 @@ kv_rdma_open(const struct kv_rdma_opts *o, char *err, size_t n)
 
 	rc = (int)found;
 	if (found >= 0)
-		rc = check(l.wanted, list, (size_t)found, err, n);
+		rc = check(o, l.wanted, list, (size_t)found, err, n);
 	if (rc < 0) {
 		errno = -rc;
 		return NULL;
@@ -352,4 +397,19 @@ kv_rdma_number(const struct kv_rdma *r, const char *device, unsigned port)
 		    strcmp(r->devs[i].name, device) == 0)
 			return (int)i;
 	return -1;
+}
+
+bool
+kv_rdma_look(struct kv_rdma *r, unsigned number, struct kv_rdmadev *dev)
+{
+	const struct kv_rdmadev_opts o = {
+		.root = r->sys_root,
+		.verbs = r->v,
+		.addrs = r->addrs,
+	};
+
+	if (!kv_rdmadev_look(&o, r->nics[number].ctx, dev))
+		return false;
+	wishes_set(&r->nics[number], &r->env, dev);
+	return true;
 }

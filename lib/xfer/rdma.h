@@ -25,8 +25,11 @@ struct kv_rdma_opts {
 	/* As in struct kv_mcenv, whatever that says; 0: as it says. */
 	unsigned qps;
 	uint64_t slice_bytes;
+	/* If no port is usable, one that may be later on will do. */
+	bool waits;
 	/* As in struct kv_rdmadev_opts: for tests. NULL: real ones, and no root
-	 * where there are verbs. root: of /proc, too, while it is open. */
+	 * where there are verbs. All of them while it is open; root: of /proc,
+	 * too. */
 	const char *root;
 	const struct kv_rdmaverbs *verbs;
 	const struct ifaddrs *addrs;
@@ -34,13 +37,15 @@ struct kv_rdma_opts {
 
 /*
  * Opens the ports that are wanted and usable, the first KV_RDMA_PORTS_MAX of
- * them, in the order of the list. NULL, with errno and "what is wrong; what to
- * do" in err: ENODEV (there is none: err says why of the most promising one),
- * ENOTSUP (built without verbs, or libibverbs is not to be had), ENOMEM, or
- * what verbs say that cannot list devices. One that is usable and cannot be
- * opened is left out, and a name in the list that no device has, too, each with
- * a line in the log; so is a missing librdmacm, without which queue pairs are
- * joined (rdmajoin.h).
+ * them, in the order of the list, and with them, as far as there is room, those
+ * that only lack a link or a GID: they are down, and used when they are up, and
+ * what is known of them is read anew then (rdmawatch.h). NULL, with errno and
+ * "what is wrong; what to do" in err: ENODEV (there is none: err says why of
+ * the most promising one), ENOTSUP (built without verbs, or libibverbs is not
+ * to be had), ENOMEM, or what verbs say that cannot list devices. One that is
+ * usable and cannot be opened is left out, and a name in the list that no
+ * device has, too, each with a line in the log; so is a missing librdmacm,
+ * without which queue pairs are joined (rdmajoin.h).
  *
  * What the devices say of themselves (a port went down, a device is gone) the
  * loops hear that have something of them: rdmaloop, rdmacall. Of a device that
@@ -50,7 +55,7 @@ struct kv_rdma *kv_rdma_open(const struct kv_rdma_opts *o, char *err, size_t n);
 /* All that was made of it is gone. NULL is fine. */
 void kv_rdma_close(struct kv_rdma *r);
 
-/* Its ports, by number. Constant. */
+/* Its ports, by number, as they were when they were opened. Constant. */
 unsigned kv_rdma_ports(const struct kv_rdma *r);
 const struct kv_rdmadev *kv_rdma_port(const struct kv_rdma *r, unsigned number);
 

@@ -39,6 +39,9 @@ struct kv_rdmacall {
 	struct kv_rdmacq *cqs[KV_RDMA_PORTS_MAX];
 	struct kv_rdmapost *posts[KV_RDMA_PORTS_MAX];
 	struct kv_rdmalisten *listens[KV_RDMA_PORTS_MAX];
+	struct in6_addr listens_at[KV_RDMA_PORTS_MAX];
+	bool may_listen; /* at this one: */
+	uint16_t port;
 	struct kv_rdmawatch watch;
 	struct kv_list making;
 	struct kv_call_word word; /* own */
@@ -92,12 +95,16 @@ post_of(struct kv_rdmacall *c, unsigned i)
 	return c->posts[i];
 }
 
+static void listen_anew(struct kv_rdmacall *c, unsigned i);
+
 /* What went by a port that nothing passes goes by another one, or by TCP. */
 static void
 on_news(struct kv_rdmawatch *w, unsigned port, enum kv_rdmawatch_news news)
 {
 	struct kv_rdmacall *c = KV_CONTAINER_OF(w, struct kv_rdmacall, watch);
 
+	if (news == KV_RDMAWATCH_UP && c->may_listen)
+		listen_anew(c, port);
 	if (!c->cqs[port])
 		return;
 	if (news == KV_RDMAWATCH_QUEUE)
@@ -312,29 +319,50 @@ on_asked(void *arg, struct kv_rdmaconn *conn, const char *device, unsigned port,
 		dial_free(d);
 }
 
-unsigned
+/* At the port's address as it is by now. */
+static void
+listen_anew(struct kv_rdmacall *c, unsigned i)
+{
+	const struct kv_rdmadev *dev = &c->watch.devs[i];
+	struct sockaddr_storage at;
+
+	if (c->listens[i] && dev->n_ips > 0 &&
+	    IN6_ARE_ADDR_EQUAL(&c->listens_at[i], &dev->ips[0]))
+		return;
+	kv_rdmacm_unlisten(c->listens[i]);
+	c->listens[i] = NULL;
+	if (dev->is_awaited || dev->n_ips == 0)
+		return;
+	c->listens_at[i] = dev->ips[0];
+	kv_rdma_sockaddr(&dev->ips[0], c->port, &at);
+	c->listens[i] =
+		kv_rdmacm_listen(c->cm, (struct sockaddr *)&at, on_asked, c);
+	if (!c->listens[i])
+		kv_warn("rdma: cannot listen at port %u of %s: %m", dev->port,
+			dev->name);
+}
+
+void
 kv_rdmacall_listen(struct kv_rdmacall *c, uint16_t port, kv_net_accept_fn *fn,
 		   void *arg)
 {
-	const struct kv_rdmadev *dev;
-	struct sockaddr_storage at;
-	unsigned i, n = 0;
+	unsigned i;
 
+	c->may_listen = true;
+	c->port = port;
 	c->fn = fn;
 	c->arg = arg;
-	for (i = 0; i < c->o.rdma->n; i++) {
-		dev = &c->o.rdma->devs[i];
-		if (dev->n_ips == 0)
-			continue;
-		kv_rdma_sockaddr(&dev->ips[0], port, &at);
-		c->listens[i] = kv_rdmacm_listen(c->cm, (struct sockaddr *)&at,
-						 on_asked, c);
-		if (c->listens[i])
-			n++;
-		else
-			kv_warn("rdma: cannot listen at port %u of %s: %m",
-				dev->port, dev->name);
-	}
+	for (i = 0; i < c->o.rdma->n; i++)
+		listen_anew(c, i);
+}
+
+unsigned
+kv_rdmacall_listens(const struct kv_rdmacall *c)
+{
+	unsigned i, n = 0;
+
+	for (i = 0; i < c->o.rdma->n; i++)
+		n += c->listens[i] != NULL;
 	return n;
 }
 
@@ -345,6 +373,7 @@ kv_rdmacall_unlisten(struct kv_rdmacall *c)
 
 	if (!c)
 		return;
+	c->may_listen = false;
 	for (i = 0; i < KV_RDMA_PORTS_MAX; i++) {
 		kv_rdmacm_unlisten(c->listens[i]);
 		c->listens[i] = NULL;

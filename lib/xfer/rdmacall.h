@@ -38,12 +38,14 @@ struct kv_rdmacall *kv_rdmacall_new(const struct kv_rdmacall_opts *o);
 void kv_rdmacall_free(struct kv_rdmacall *c);
 
 /*
- * Listens at this port of the first address of each RDMA port. fn gets what
- * connects, as from a listener of kv_net. How many ports it listens at; why not
- * at others stands in the log. Once.
+ * Listens at this port of the first address of each RDMA port, at those that
+ * are down once they are up. fn gets what connects, as from a listener of
+ * kv_net. Why it cannot stands in the log. Once.
  */
-unsigned kv_rdmacall_listen(struct kv_rdmacall *c, uint16_t port,
-			    kv_net_accept_fn *fn, void *arg);
+void kv_rdmacall_listen(struct kv_rdmacall *c, uint16_t port,
+			kv_net_accept_fn *fn, void *arg);
+/* At how many ports it does by now. */
+unsigned kv_rdmacall_listens(const struct kv_rdmacall *c);
 /* No more; harmless when it does not. NULL is fine. */
 void kv_rdmacall_unlisten(struct kv_rdmacall *c);
 

@@ -13,12 +13,15 @@
 struct kv_rdma {
 	const struct kv_rdmaverbs *v;
 	const char *root; /* of /proc; NULL: the real one */
+	/* As in struct kv_rdmadev_opts. */
+	const char *sys_root;
+	const struct ifaddrs *addrs;
 	struct kv_mcenv env;
 	unsigned n;
 	/* All by number. Ports of one device share its context and domain. */
 	struct kv_rdmanic nics[KV_RDMA_PORTS_MAX];
 	const struct kv_rdmanic *ports[KV_RDMA_PORTS_MAX]; /* to them */
-	struct kv_rdmadev devs[KV_RDMA_PORTS_MAX];
+	struct kv_rdmadev devs[KV_RDMA_PORTS_MAX]; /* when they were opened */
 	struct kv_rdmanuma numa;
 	struct kv_rdmawatched watched;
 };
@@ -29,5 +32,8 @@ void kv_rdma_sockaddr(const void *ip, uint16_t port,
 		      struct sockaddr_storage *out);
 /* The number of a port of a device; -1: it is none of the process's. */
 int kv_rdma_number(const struct kv_rdma *r, const char *device, unsigned port);
+/* The port once more, see kv_rdmadev_look(), and its `nic` accordingly. *dev is
+ * what was known of it. By rdmawatch, with its lock. */
+bool kv_rdma_look(struct kv_rdma *r, unsigned number, struct kv_rdmadev *dev);
 
 #endif

@@ -261,10 +261,12 @@ judge(struct look *k)
 		return;
 	}
 	if (k->attr.state != IBV_PORT_ACTIVE) {
+		dev->is_awaited = true;
 		say(dev, "%s", kv_rdmaport_why_down(&k->attr));
 		return;
 	}
 	if (is_ethernet && dev->gid_index < 0) {
+		dev->is_awaited = true;
 		say(dev,
 		    "no IP on the port%s%s; ip addr add ADDRESS/BITS dev %s",
 		    *dev->netdev ? ", which is " : "", dev->netdev, netdev);
@@ -276,6 +278,26 @@ judge(struct look *k)
 	say(dev, "%s: connected without the connection manager",
 	    k->has_foreign ? "its IPs are of another network name space"
 			   : "no IP on the port");
+}
+
+/* All that is a port's, and was not known before. */
+static void
+look_at_port(struct look *k)
+{
+	struct kv_rdmadev *dev = k->dev;
+
+	dev->state = kv_rdmaport_state(k->attr.state);
+	dev->layer = kv_rdmaport_layer(k->attr.link_layer);
+	dev->is_ethernet = k->attr.link_layer == IBV_LINK_LAYER_ETHERNET;
+	dev->lid = k->attr.lid;
+	dev->mtu_bytes = kv_rdmaport_mtu(k->attr.active_mtu);
+	dev->mbit_per_s = kv_rdmasys_rate(&k->sys);
+	if (!dev->mbit_per_s)
+		dev->mbit_per_s = kv_rdmaport_speed(k->attr.active_speed,
+						    k->attr.active_width);
+	look_at_gids(k);
+	look_at_netdevs(k);
+	judge(k);
 }
 
 /* ---- devices ---- */
@@ -318,18 +340,7 @@ add_port(struct listing *l, struct ibv_context *ctx, uint8_t port,
 		    strerror(rc > 0 ? rc : errno));
 		return 0;
 	}
-	dev->state = kv_rdmaport_state(k.attr.state);
-	dev->layer = kv_rdmaport_layer(k.attr.link_layer);
-	dev->is_ethernet = k.attr.link_layer == IBV_LINK_LAYER_ETHERNET;
-	dev->lid = k.attr.lid;
-	dev->mtu_bytes = kv_rdmaport_mtu(k.attr.active_mtu);
-	dev->mbit_per_s = kv_rdmasys_rate(&k.sys);
-	if (!dev->mbit_per_s)
-		dev->mbit_per_s = kv_rdmaport_speed(k.attr.active_speed,
-						    k.attr.active_width);
-	look_at_gids(&k);
-	look_at_netdevs(&k);
-	judge(&k);
+	look_at_port(&k);
 	return 0;
 }
 
@@ -493,4 +504,50 @@ kv_rdmadev_list(const struct kv_rdmadev_opts *o, struct kv_rdmadev **list,
 	}
 	*list = l.list;
 	return (long)l.n;
+}
+
+/* ---- later ---- */
+
+/* What of it is the device's. */
+static struct kv_rdmadev
+without_port(const struct kv_rdmadev *dev)
+{
+	struct kv_rdmadev d = {
+		.numa_node = dev->numa_node,
+		.is_soft = dev->is_soft,
+		.limits = dev->limits,
+		.port = dev->port,
+		.gid_index = -1,
+		.local_gid_index = -1,
+		.is_wanted = dev->is_wanted,
+	};
+
+	memcpy(d.name, dev->name, sizeof(d.name));
+	memcpy(d.pci, dev->pci, sizeof(d.pci));
+	return d;
+}
+
+bool
+kv_rdmadev_look(const struct kv_rdmadev_opts *o, struct ibv_context *ctx,
+		struct kv_rdmadev *dev)
+{
+	struct listing l = { .v = o->verbs, .root = o->root };
+	struct kv_rdmadev d = without_port(dev);
+	struct ibv_device_attr attr = { 0 };
+	struct ifaddrs *addrs = NULL;
+	struct look k = { .l = &l, .ctx = ctx, .dev = &d };
+
+	if (l.v->query_port(ctx, d.port, (void *)&k.attr) ||
+	    k.attr.state != IBV_PORT_ACTIVE || l.v->query_device(ctx, &attr) ||
+	    (!o->addrs && getifaddrs(&addrs) < 0))
+		return false;
+	k.sys = (struct kv_rdmasys_port){ l.root, d.name, d.port,
+					  attr.phys_port_cnt };
+	l.addrs = o->addrs ? o->addrs : addrs;
+	look_at_port(&k);
+	if (addrs)
+		freeifaddrs(addrs);
+	if (d.is_usable)
+		*dev = d;
+	return d.is_usable;
 }

@@ -19,6 +19,7 @@
 #define KV_RDMADEV_WHY_BYTES  256
 #define KV_RDMADEV_IPS_MAX    8
 
+struct ibv_context;
 struct ifaddrs;
 struct kv_rdmaverbs;
 
@@ -61,6 +62,8 @@ struct kv_rdmadev {
 
 	bool is_wanted; /* by the white list */
 	bool is_usable;
+	/* It is not, for want of a link or of a GID, and may be any time. */
+	bool is_awaited;
 	/* Why it is not usable, "what is wrong; what to do"; of one that is, in
 	 * which way it is short of something, or "". */
 	char why[KV_RDMADEV_WHY_BYTES];
@@ -85,5 +88,13 @@ struct kv_rdmadev_opts {
 KV_MUST_CHECK long kv_rdmadev_list(const struct kv_rdmadev_opts *o,
 				   struct kv_rdmadev **list, char *err,
 				   size_t n);
+
+/*
+ * The port once more, of a device that is open. True: it is usable, and all
+ * that is a port's is in *dev as it is by now. False: it is not, or cannot be
+ * asked; *dev is as it was. Of `o` the list does not count. By rdma*.c alone.
+ */
+bool kv_rdmadev_look(const struct kv_rdmadev_opts *o, struct ibv_context *ctx,
+		     struct kv_rdmadev *dev);
 
 #endif

@@ -62,7 +62,7 @@ void
 kv_rdmadial_why(const struct kv_rdmalink *l, const struct kv_rdmarail *rail,
 		char *out, size_t n)
 {
-	const struct kv_rdmadev *dev = &l->rl->r->devs[rail->near];
+	const struct kv_rdmadev *dev = &l->rl->watch.devs[rail->near];
 	struct ip_text ip;
 
 	snprintf(out, n, "%s port %u to %s: %s", dev->name, dev->port,
@@ -78,22 +78,30 @@ layer_word(bool is_ethernet)
 
 /* No pair of ports can be connected. */
 static void
-say_layers(struct kv_rdmalink *l)
+say_unpaired(struct kv_rdmalink *l)
 {
-	const struct kv_rdmadev *dev = &l->rl->r->devs[0];
+	const struct kv_rdmadev *devs = l->rl->watch.devs, *dev = devs;
 	struct ip_text ip;
 
-	snprintf(l->why, sizeof(l->why), "%s port %u to %s: %s here, %s there",
-		 dev->name, dev->port, ip_text(&l->recs[0], &ip),
-		 layer_word(dev->is_ethernet),
-		 layer_word(l->recs[0].layer == KV_RAIL_ETHERNET));
+	while (dev + 1 < devs + l->rl->r->n && dev->is_awaited)
+		dev++;
+	if (dev->is_awaited)
+		snprintf(l->why, sizeof(l->why), "%.63s port %u to %s: %s",
+			 devs->name, devs->port, ip_text(&l->recs[0], &ip),
+			 word_of(-ENETDOWN));
+	else
+		snprintf(l->why, sizeof(l->why),
+			 "%.63s port %u to %s: %s here, %s there", dev->name,
+			 dev->port, ip_text(&l->recs[0], &ip),
+			 layer_word(dev->is_ethernet),
+			 layer_word(l->recs[0].layer == KV_RAIL_ETHERNET));
 }
 
 /* Of the first pair of ports that differ. */
 static void
 say_mtu(struct kv_rdmalink *l, const struct kv_rdmarail *rail)
 {
-	const struct kv_rdmadev *dev = &l->rl->r->devs[rail->near];
+	const struct kv_rdmadev *dev = &l->rl->watch.devs[rail->near];
 	unsigned here = 128U << l->rl->r->nics[rail->near].mtu;
 	unsigned there = 128U << rail->to.mtu;
 	struct ip_text ip;
@@ -141,7 +149,7 @@ rail_find(struct kv_rdmalink *l, unsigned near, const struct kv_rail_rec *to)
 static bool
 is_managed(const struct kv_rdmalink *l, const struct kv_rdmarail *rail)
 {
-	return l->rl->cm && l->rl->r->devs[rail->near].n_ips > 0 &&
+	return l->rl->cm && l->rl->watch.devs[rail->near].n_ips > 0 &&
 	       kv_get16(rail->to.port) != 0;
 }
 
@@ -186,13 +194,25 @@ speeds_set(struct kv_rdmalink *l)
 	for (rail = l->rails; rail < end; rail++) {
 		if (!rail->is_used)
 			continue;
-		n = kv_rdmadial_speed(l->rl->r->devs[rail->near].mbit_per_s) /
+		n = kv_rdmadial_speed(
+			    l->rl->watch.devs[rail->near].mbit_per_s) /
 		    near[rail->near];
 		f = kv_rdmadial_speed(kv_get32(rail->to.mbit_per_s)) /
 		    far[rail->far];
 		rail->speed = n < f ? n : f;
 		kv_rdmarail_share(l, rail);
 	}
+}
+
+static uint32_t
+changes_of(const struct kv_rdmalink *l)
+{
+	uint32_t sum = 0;
+	unsigned i;
+
+	for (i = 0; i < l->rl->r->n; i++)
+		sum += l->rl->watch.seen[i].changes;
+	return sum;
 }
 
 /* Rails that were there before go on. */
@@ -205,9 +225,11 @@ rails_set(struct kv_rdmalink *l)
 	struct kv_rdmarail *rail;
 	unsigned i, n;
 
-	n = kv_rdmapair_find(r->devs, r->n, l->recs, l->n_recs, pairs);
+	l->paired_as_of = changes_of(l);
+	n = kv_rdmapair_find(l->rl->watch.devs, r->n, l->recs, l->n_recs,
+			     pairs);
 	if (n == 0 && l->n_recs > 0)
-		say_layers(l);
+		say_unpaired(l);
 	for (i = 0; i < n; i++) {
 		rail = rail_find(l, pairs[i].near, &l->recs[pairs[i].far]);
 		if (rail)
@@ -305,7 +327,7 @@ dial_managed(struct kv_rdmaslot *s)
 {
 	struct kv_rdmalink *l = s->l;
 	const struct kv_rdmarail *rail = s->rail;
-	const struct kv_rdmadev *dev = &l->rl->r->devs[rail->near];
+	const struct kv_rdmadev *dev = &l->rl->watch.devs[rail->near];
 	struct kv_rail_word word = {
 		.magic = kv_le32(KV_RAIL_MAGIC),
 		.qp = kv_le32(s->id),
@@ -371,6 +393,8 @@ kv_rdmadial_port_up(struct kv_rdmalink *l, unsigned port)
 	struct kv_rdmarail *rail;
 	uint64_t bits;
 
+	if (l->o.dials && l->n_recs > 0 && l->paired_as_of != changes_of(l))
+		rails_set(l);
 	for (rail = l->rails; rail < l->rails + KV_RDMALINK_RAILS; rail++) {
 		if (!l->o.dials || !rail->is_used || rail->near != port)
 			continue;
@@ -421,7 +445,7 @@ try_next(const struct kv_rdmalink *l, struct kv_rdmarail *rail)
 	while (++rail->tries % l->n_recs != 0) {
 		to = &l->recs[++i % l->n_recs];
 		if (is_paired(l, rail->near, to->number) ||
-		    !kv_rdmapair_is_linked(&l->rl->r->devs[rail->near], to))
+		    !kv_rdmapair_is_linked(&l->rl->watch.devs[rail->near], to))
 			continue;
 		rail_aim(l, rail, to);
 		return true;

@@ -180,7 +180,7 @@ kv_rdmalink_path(const struct kv_rdmalink *l, struct in6_addr *near,
 	for (rail = l->rails; rail < l->rails + l->n_rails; rail++) {
 		if (!rail->up || !l->o.dials || rail->by_join)
 			continue;
-		*near = l->rl->r->devs[rail->near].ips[0];
+		*near = l->rl->watch.devs[rail->near].ips[0];
 		memcpy(far, rail->to.ip, sizeof(*far));
 		return true;
 	}

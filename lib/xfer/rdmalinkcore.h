@@ -59,10 +59,12 @@ struct kv_rdmaloop {
 	const struct kv_rdmanic *ports[KV_RDMA_PORTS_MAX]; /* that have one */
 	unsigned n_ports;
 	bool is_gone[KV_RDMA_PORTS_MAX]; /* its device was removed */
+	bool may_listen;
 	struct kv_rdmalisten *listens[KV_RDMA_PORTS_MAX]; /* NULL: not there */
-	struct kv_htab links; /* those that listen, by token */
-	struct kv_list all;   /* links */
-	struct kv_rdmawatch watch;
+	struct in6_addr listens_at[KV_RDMA_PORTS_MAX];
+	struct kv_htab links;      /* those that listen, by token */
+	struct kv_list all;        /* links */
+	struct kv_rdmawatch watch; /* and what is known of the ports */
 	struct kv_list lru; /* all, the one that was used last at the end */
 	/* What reads that prove writes bring, which nobody looks at. */
 	uint64_t *scrap;
@@ -164,7 +166,9 @@ struct kv_rdmalink {
 	/* rdmadial.c */
 	struct kv_rail_rec recs[KV_RAILS_MAX];
 	unsigned n_recs;
-	bool is_told; /* RAILS came, or went */
+	uint32_t paired_as_of; /* changes of own ports, when ports were paired
+				*/
+	bool is_told;          /* RAILS came, or went */
 	bool is_settled;
 	uint32_t next_qp;
 	uint64_t settle_ns;
@@ -280,7 +284,7 @@ struct kv_rdmapair {
 };
 
 /* Which ports to connect, each of either side at least once as far as there is
- * a way; how many pairs. Pure. */
+ * a way, but for own ones that are awaited; how many pairs. Pure. */
 unsigned kv_rdmapair_find(const struct kv_rdmadev *near, unsigned n_near,
 			  const struct kv_rail_rec *far, unsigned n_far,
 			  struct kv_rdmapair out[KV_RDMALINK_RAILS]);
@@ -304,7 +308,8 @@ void kv_rdmadial_lost(struct kv_rdmalink *l, struct kv_rdmarail *rail,
 void kv_rdmadial_why(const struct kv_rdmalink *l,
 		     const struct kv_rdmarail *rail, char *out, size_t n);
 void kv_rdmadial_look(struct kv_rdmalink *l);
-/* An own port works again: its rails are dialled without a pause. */
+/* An own port works again, or in another way: its rails are dialled without a
+ * pause. */
 void kv_rdmadial_port_up(struct kv_rdmalink *l, unsigned port);
 /* All rails at once, without a pause. */
 void kv_rdmadial_again(struct kv_rdmalink *l);

@@ -63,11 +63,12 @@ on_asked(void *arg, struct kv_rdmaconn *c, const char *device, unsigned port,
 static void
 listen_at(struct kv_rdmaloop *rl, unsigned i)
 {
-	const struct kv_rdmadev *dev = &rl->r->devs[i];
+	const struct kv_rdmadev *dev = &rl->watch.devs[i];
 	struct sockaddr_storage at;
 
-	if (dev->n_ips == 0 || !rl->cm)
+	if (dev->is_awaited || dev->n_ips == 0 || !rl->cm)
 		return;
+	rl->listens_at[i] = dev->ips[0];
 	kv_rdma_sockaddr(&dev->ips[0], 0, &at);
 	rl->listens[i] =
 		kv_rdmacm_listen(rl->cm, (struct sockaddr *)&at, on_asked, rl);
@@ -76,11 +77,25 @@ listen_at(struct kv_rdmaloop *rl, unsigned i)
 			dev->name);
 }
 
+/* At its address as it is by now. */
+static void
+listen_anew(struct kv_rdmaloop *rl, unsigned i)
+{
+	const struct kv_rdmadev *dev = &rl->watch.devs[i];
+
+	if (rl->listens[i] && dev->n_ips > 0 &&
+	    IN6_ARE_ADDR_EQUAL(&rl->listens_at[i], &dev->ips[0]))
+		return;
+	kv_rdmacm_unlisten(rl->listens[i]);
+	rl->listens[i] = NULL;
+	listen_at(rl, i);
+}
+
 /* Where nobody listens it is joined to, by its GID. */
 static struct kv_rail_rec
 rec_of(const struct kv_rdmaloop *rl, unsigned i)
 {
-	const struct kv_rdmadev *dev = &rl->r->devs[i];
+	const struct kv_rdmadev *dev = &rl->watch.devs[i];
 	struct kv_rail_rec rec = {
 		.bits = GID_BITS,
 		.number = (uint8_t)i,
@@ -142,6 +157,8 @@ on_news(struct kv_rdmawatch *w, unsigned port, enum kv_rdmawatch_news news)
 	}
 	if (news == KV_RDMAWATCH_GONE)
 		rl->is_gone[port] = true;
+	if (news == KV_RDMAWATCH_UP && rl->may_listen)
+		listen_anew(rl, port);
 	KV_LIST_FOREACH(l, &rl->all, in_all)
 		news_take(l, port, news);
 	if (news == KV_RDMAWATCH_GONE)
@@ -197,6 +214,7 @@ loop_open(struct kv_rdmaloop *rl, bool listens)
 	for (i = 0; i < rl->n_ports; i++)
 		if (!rl->scrap_mr.near.keys[rl->ports[i]->number])
 			rl->is_gone[rl->ports[i]->number] = true;
+	rl->may_listen = listens;
 	for (i = 0; i < rl->r->n && listens; i++)
 		if (rl->cqs[i])
 			listen_at(rl, i);

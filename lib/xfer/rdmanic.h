@@ -1,8 +1,8 @@
 #ifndef KV_XFER_RDMANIC_H
 #define KV_XFER_RDMANIC_H
 
-/* A port of a device that this process has opened. Constant while it is used;
- * any thread. */
+/* A port of a device that this process has opened. Constant while it is used,
+ * but for what its link may change; any thread. */
 
 #include <stdbool.h>
 
@@ -20,10 +20,10 @@ struct kv_rdmanic {
 	/* Of queue pairs that no connection manager connects. */
 	uint8_t service_level, traffic_class;
 	uint16_t pkey_index;
-	int gid_index;       /* -1: there is none */
-	int local_gid_index; /* towards a link-local one; the same, if it was
-			      * chosen by hand */
-	uint8_t mtu;         /* of verbs, 1 to 5: no more is used of any */
+	_Atomic int gid_index; /* -1: there is none */
+	/* Towards a link-local one; the same, if it was chosen by hand. */
+	_Atomic int local_gid_index;
+	_Atomic uint8_t mtu; /* of verbs, 1 to 5: no more is used of any */
 	bool is_ordered;     /* no relaxed ordering */
 	bool is_soft;        /* soft-RoCE: see rdmaqp.c */
 };

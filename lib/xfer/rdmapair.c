@@ -69,7 +69,8 @@ cost(const struct choice *c, unsigned near, unsigned far, unsigned used)
 	unsigned distance = near > far ? near - far : far - near;
 	unsigned other = !is_same_network(&c->near[near], &c->far[far]);
 
-	if (!kv_rdmapair_is_linked(&c->near[near], &c->far[far]))
+	if (c->near[near].is_awaited ||
+	    !kv_rdmapair_is_linked(&c->near[near], &c->far[far]))
 		return UINT_MAX;
 	return other * 10000 + used * 100 + distance;
 }

@@ -347,7 +347,7 @@ rail_of(struct kv_rdmalink *l, uint8_t near, uint8_t far)
 		.is_used = true,
 		.near = near,
 		.far = far,
-		.speed = kv_rdmadial_speed(l->rl->r->devs[near].mbit_per_s),
+		.speed = kv_rdmadial_speed(l->rl->watch.devs[near].mbit_per_s),
 		.ramp = 1,
 	};
 	return spare;

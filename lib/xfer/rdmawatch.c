@@ -18,6 +18,8 @@ enum {
 	TAKE_MAX = 64, /* at once: others have their turns, too */
 };
 
+#define LOOK_NS (5 * KV_NS_PER_S)
+
 /* A device, as a loop listens to it. */
 struct source {
 	struct kv_io io;
@@ -35,6 +37,8 @@ struct kv_rdmawatch_reader {
 	struct kv_mbox mbox;
 	struct kv_mail mail;
 	bool is_posted;
+	struct kv_timer look;
+	bool is_looking; /* it is set: a port is down */
 };
 
 /* Both are ports of one device. */
@@ -62,17 +66,71 @@ device_note(struct kv_rdma *r, unsigned of, enum kv_rdmawatch_news news)
 	}
 }
 
+static const struct kv_rdmadev *
+dev_of(const struct kv_rdma *r, unsigned i)
+{
+	return r->watched.ports[i].changes ? &r->watched.devs[i] : &r->devs[i];
+}
+
+/* In something that matters to others. */
+static bool
+is_same(const struct kv_rdmadev *a, const struct kv_rdmadev *b)
+{
+	return a->is_usable == b->is_usable &&
+	       a->is_ethernet == b->is_ethernet &&
+	       a->mbit_per_s == b->mbit_per_s && a->mtu_bytes == b->mtu_bytes &&
+	       a->lid == b->lid && a->gid_index == b->gid_index &&
+	       a->local_gid_index == b->local_gid_index &&
+	       IN6_ARE_ADDR_EQUAL(&a->gid, &b->gid) && a->n_ips == b->n_ips &&
+	       memcmp(a->ips, b->ips, a->n_ips * sizeof(a->ips[0])) == 0 &&
+	       memcmp(a->ip_bits, b->ip_bits, a->n_ips) == 0;
+}
+
+/* It is up if it can be used. */
 static void
-port_note(struct kv_rdma *r, unsigned of, int number,
-	  enum kv_rdmawatch_news news)
+port_look(struct kv_rdma *r, unsigned i)
+{
+	struct kv_rdmawatch_port *p = &r->watched.ports[i];
+	struct kv_rdmadev dev = *dev_of(r, i);
+
+	if (p->is == KV_RDMAWATCH_GONE || !kv_rdma_look(r, i, &dev))
+		return;
+	p->is = KV_RDMAWATCH_UP;
+	if (is_same(&dev, dev_of(r, i)))
+		return;
+	r->watched.devs[i] = dev;
+	p->changes++;
+}
+
+/* All that are down, if nobody has done so meanwhile. */
+static void
+ports_look(struct kv_rdma *r, uint64_t now)
+{
+	unsigned i;
+
+	if (now < r->watched.look_ns)
+		return;
+	r->watched.look_ns = now + LOOK_NS;
+	for (i = 0; i < r->n; i++)
+		if (r->watched.ports[i].is == KV_RDMAWATCH_DOWN)
+			port_look(r, i);
+}
+
+/* Down, or to be looked at. */
+static void
+port_note(struct kv_rdma *r, unsigned of, int number, bool is_down)
 {
 	struct kv_rdmawatch_port *p = r->watched.ports;
 	unsigned i;
 
-	for (i = 0; i < r->n; i++)
-		if (is_alike(r, i, of) && r->nics[i].port == number &&
-		    p[i].is != KV_RDMAWATCH_GONE)
-			p[i].is = news;
+	for (i = 0; i < r->n; i++) {
+		if (!is_alike(r, i, of) || r->nics[i].port != number)
+			continue;
+		if (!is_down)
+			port_look(r, i);
+		else if (p[i].is != KV_RDMAWATCH_GONE)
+			p[i].is = KV_RDMAWATCH_DOWN;
+	}
 }
 
 /* Until it is acknowledged, the queue that it is of stays. */
@@ -81,10 +139,12 @@ event_note(struct kv_rdma *r, unsigned of, const struct ibv_async_event *e)
 {
 	switch (e->event_type) {
 	case IBV_EVENT_PORT_ACTIVE:
-		port_note(r, of, e->element.port_num, KV_RDMAWATCH_UP);
+	case IBV_EVENT_GID_CHANGE:
+	case IBV_EVENT_LID_CHANGE:
+		port_note(r, of, e->element.port_num, false);
 		break;
 	case IBV_EVENT_PORT_ERR:
-		port_note(r, of, e->element.port_num, KV_RDMAWATCH_DOWN);
+		port_note(r, of, e->element.port_num, true);
 		break;
 	case IBV_EVENT_DEVICE_FATAL:
 		device_note(r, of, KV_RDMAWATCH_GONE);
@@ -142,8 +202,8 @@ say(const struct kv_rdma *r, unsigned i, enum kv_rdmawatch_news is)
 	const struct kv_rdmadev *dev = &r->devs[i];
 
 	if (is == KV_RDMAWATCH_UP)
-		kv_info("rdma: port %u of %s is up again", dev->port,
-			dev->name);
+		kv_info("rdma: port %u of %s is up%s", dev->port, dev->name,
+			dev->is_awaited ? "" : " again");
 	else if (is == KV_RDMAWATCH_DOWN)
 		kv_warn("rdma: port %u of %s is down", dev->port, dev->name);
 	else
@@ -152,19 +212,21 @@ say(const struct kv_rdma *r, unsigned i, enum kv_rdmawatch_news is)
 		       dev->port, dev->name);
 }
 
+/* s: what its device says; NULL: how those are that are down. */
 static void
-on_ready(struct kv_io *io, uint32_t ready)
+news_take(struct kv_rdmawatch_reader *d, const struct source *s)
 {
-	const struct source *s = KV_CONTAINER_OF(io, struct source, io);
 	struct kv_rdmawatch_port was[KV_RDMA_PORTS_MAX];
 	struct kv_rdmawatch_port is[KV_RDMA_PORTS_MAX];
-	struct kv_rdma *r = s->reader->r;
+	struct kv_rdma *r = d->r;
 	unsigned i;
 
-	(void)ready;
 	KV_LOCKED(&r->watched.lock) {
 		memcpy(was, r->watched.ports, sizeof(was));
-		events_take(r, s->port);
+		if (s)
+			events_take(r, s->port);
+		else
+			ports_look(r, kv_loop_now(d->loop));
 		memcpy(is, r->watched.ports, sizeof(is));
 		if (memcmp(was, is, sizeof(was)) != 0)
 			all_tell(r);
@@ -175,15 +237,73 @@ on_ready(struct kv_io *io, uint32_t ready)
 }
 
 static void
-watch_tell(struct kv_rdmawatch *w, unsigned port,
-	   const struct kv_rdmawatch_port *is)
+on_ready(struct kv_io *io, uint32_t ready)
 {
+	const struct source *s = KV_CONTAINER_OF(io, struct source, io);
+
+	(void)ready;
+	news_take(s->reader, s);
+}
+
+static void
+look_later(struct kv_rdmawatch_reader *d,
+	   const struct kv_rdmawatch_port is[KV_RDMA_PORTS_MAX])
+{
+	unsigned i;
+
+	if (d->is_looking)
+		return;
+	for (i = 0; i < d->r->n && is[i].is != KV_RDMAWATCH_DOWN; i++)
+		;
+	if (i < d->r->n)
+		d->is_looking =
+			kv_loop_timer_set(d->loop, &d->look,
+					  kv_loop_now(d->loop) + LOOK_NS) == 0;
+}
+
+static void
+on_look(struct kv_timer *t)
+{
+	struct kv_rdmawatch_reader *d =
+		KV_CONTAINER_OF(t, struct kv_rdmawatch_reader, look);
+	struct kv_rdmawatch_port is[KV_RDMA_PORTS_MAX];
+
+	d->is_looking = false;
+	news_take(d, NULL);
+	KV_LOCKED(&d->r->watched.lock)
+		memcpy(is, d->r->watched.ports, sizeof(is));
+	look_later(d, is);
+}
+
+/* How the ports are by now. */
+struct state {
+	struct kv_rdmawatch_port is[KV_RDMA_PORTS_MAX];
+	struct kv_rdmadev devs[KV_RDMA_PORTS_MAX];
+};
+
+/* With the lock. */
+static void
+state_read(const struct kv_rdma *r, struct state *s)
+{
+	unsigned i;
+
+	memcpy(s->is, r->watched.ports, sizeof(s->is));
+	for (i = 0; i < r->n; i++)
+		s->devs[i] = *dev_of(r, i);
+}
+
+static void
+watch_tell(struct kv_rdmawatch *w, unsigned port, const struct state *s)
+{
+	const struct kv_rdmawatch_port *is = &s->is[port];
 	struct kv_rdmawatch_port was = w->seen[port];
 
 	w->seen[port] = *is;
+	w->devs[port] = s->devs[port];
 	if (was.queues != is->queues)
 		w->fn(w, port, KV_RDMAWATCH_QUEUE);
-	if (was.is != is->is)
+	if (was.is != is->is ||
+	    (is->is == KV_RDMAWATCH_UP && was.changes != is->changes))
 		w->fn(w, port, is->is);
 }
 
@@ -192,20 +312,21 @@ deliver(struct kv_mail *mail)
 {
 	struct kv_rdmawatch_reader *d =
 		KV_CONTAINER_OF(mail, struct kv_rdmawatch_reader, mail);
-	struct kv_rdmawatch_port is[KV_RDMA_PORTS_MAX];
 	struct kv_rdmawatch *w, *tmp;
+	struct state s;
 	unsigned i;
 
 	KV_LOCKED(&d->r->watched.lock) {
 		d->is_posted = false;
-		memcpy(is, d->r->watched.ports, sizeof(is));
+		state_read(d->r, &s);
 	}
 	for (i = 0; i < d->r->n; i++)
-		if (is[i].is == KV_RDMAWATCH_GONE)
+		if (s.is[i].is == KV_RDMAWATCH_GONE)
 			kv_loop_io_del(&d->sources[i].io);
+	look_later(d, s.is);
 	KV_LIST_FOREACH_SAFE(w, tmp, &d->watches, link)
 		for (i = 0; i < d->r->n; i++)
-			watch_tell(w, i, &is[i]);
+			watch_tell(w, i, &s);
 }
 
 /* ---- life ---- */
@@ -219,7 +340,8 @@ reader_free(struct kv_rdmawatch_reader *d)
 		kv_list_del(&d->link);
 	for (i = 0; i < d->r->n; i++)
 		kv_loop_io_del(&d->sources[i].io);
-	kv_mbox_fini(&d->mbox);
+	kv_mbox_fini(&d->mbox); /* delivers */
+	kv_loop_timer_del(&d->look);
 	free(d);
 }
 
@@ -265,6 +387,7 @@ reader_new(struct kv_rdma *r, struct kv_loop *loop,
 	d->r = r;
 	d->loop = loop;
 	d->mail.fn = deliver;
+	d->look.fn = on_look;
 	kv_list_init(&d->link);
 	kv_list_init(&d->watches);
 	rc = kv_mbox_init(&d->mbox, loop);
@@ -277,11 +400,13 @@ reader_new(struct kv_rdma *r, struct kv_loop *loop,
 		kv_list_add_tail(&r->watched.readers, &d->link);
 	}
 	rc = sources_open(d, is);
-	if (rc < 0)
+	if (rc < 0) {
 		reader_free(d);
-	else
-		*out = d;
-	return rc;
+		return rc;
+	}
+	look_later(d, is);
+	*out = d;
+	return 0;
 }
 
 static struct kv_rdmawatch_reader *
@@ -302,11 +427,14 @@ kv_rdmawatch_start(struct kv_rdmawatch *w, struct kv_rdma *r,
 {
 	struct kv_rdmawatch_reader *d = reader_find(r, loop);
 	int rc = d ? 0 : reader_new(r, loop, &d);
+	struct state s;
 
 	if (rc < 0)
 		return rc;
 	KV_LOCKED(&r->watched.lock)
-		memcpy(w->seen, r->watched.ports, sizeof(w->seen));
+		state_read(r, &s);
+	memcpy(w->seen, s.is, sizeof(w->seen));
+	memcpy(w->devs, s.devs, r->n * sizeof(w->devs[0]));
 	w->reader = d;
 	kv_list_add_tail(&d->watches, &w->link);
 	return 0;

@@ -7,6 +7,11 @@
  * a device listens for it. Of all the loops of a process whichever wakes up
  * first takes what was said, writes it to the log, and tells the others.
  *
+ * A port that is down, or was when it was opened, is up when its device says
+ * so, or, for some never do, when a look at it shows so, each 5 s. What is
+ * known of it (addresses, MTU, speed, ...) is read anew then, and when the
+ * device says that its addresses have changed.
+ *
  * Seen by rdma*.c alone. Devices of which nothing is ever heard are taken to be
  * well: what fails on them shows otherwise.
  */
@@ -16,6 +21,7 @@
 
 #include "base/list.h"
 #include "event/loop.h"
+#include "xfer/rdmadev.h"
 #include "xfer/rdmaplan.h"
 
 struct kv_rdma;
@@ -32,6 +38,7 @@ enum kv_rdmawatch_news {
 struct kv_rdmawatch_port {
 	enum kv_rdmawatch_news is; /* UP, DOWN or GONE */
 	uint32_t queues;           /* that were lost, ever */
+	uint32_t changes;          /* of what is known of it, ever */
 };
 
 /* The process's part of it, in struct kv_rdma. */
@@ -39,6 +46,8 @@ struct kv_rdmawatched {
 	pthread_mutex_t lock;
 	struct kv_list readers;
 	struct kv_rdmawatch_port ports[KV_RDMA_PORTS_MAX];
+	struct kv_rdmadev devs[KV_RDMA_PORTS_MAX]; /* that have changed */
+	uint64_t look_ns; /* when to look at those that are down */
 };
 
 void kv_rdmawatch_open(struct kv_rdmawatched *w);
@@ -50,13 +59,15 @@ struct kv_rdmawatch_reader;
 /* One that wants to know. Its owner's storage, zeroed. */
 struct kv_rdmawatch {
 	/* On the loop's thread, and not within a call. A state that did not
-	 * last is not told. No watch ends within it. */
+	 * last is not told; UP once more when something else has changed. No
+	 * watch ends within it. */
 	void (*fn)(struct kv_rdmawatch *w, unsigned port,
 		   enum kv_rdmawatch_news news);
 
 	struct kv_list link;
 	struct kv_rdmawatch_reader *reader; /* NULL: it does not watch */
 	struct kv_rdmawatch_port seen[KV_RDMA_PORTS_MAX];
+	struct kv_rdmadev devs[KV_RDMA_PORTS_MAX]; /* as they were told */
 };
 
 /* fn is set. Of the ports as they are now nothing is told. 0 or -errno. */

@@ -38,7 +38,6 @@ struct kv_serve {
 	void *regions; /* KV_TAIL_MAX bytes: what peers are told of them */
 	struct kv_rdmaloop *rails; /* NULL: without RDMA */
 	struct kv_rdmacall *call;  /* NULL: no connections by RDMA */
-	uint64_t called;           /* KV_FEATURE_CALL if there are */
 	struct kv_log_limit crowded;
 	struct kv_log_limit broken;
 };
@@ -131,7 +130,9 @@ welcome(struct kv_serveconn *c, uint64_t id, const struct kv_hello_in *in)
 		c->rails = kv_rdmalink_new(s->rails, c->conn, &o);
 	if (c->rails) {
 		reply.token = o.token;
-		reply.features = KV_FEATURE_RDMA | s->called;
+		reply.features = KV_FEATURE_RDMA;
+		if (s->call && kv_rdmacall_listens(s->call) > 0)
+			reply.features |= KV_FEATURE_CALL;
 	}
 	kv_hello_welcome(c->conn, id, &reply);
 	if (c->rails)
@@ -440,8 +441,8 @@ kv_serve_listen_call(struct kv_serve *s, uint16_t port)
 	if (!s->rails)
 		return;
 	s->call = kv_rdmacall_new(&o);
-	if (s->call && kv_rdmacall_listen(s->call, port, on_accept, s) > 0)
-		s->called = KV_FEATURE_CALL;
+	if (s->call)
+		kv_rdmacall_listen(s->call, port, on_accept, s);
 }
 
 int

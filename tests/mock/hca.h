@@ -120,6 +120,12 @@ void hca_loss(struct hca_port *from, struct hca_port *to, double chance);
 void hca_rate(struct hca_port *port, double bytes_per_ns);
 /* Down: nothing passes, and the contexts of the device are told, both times. */
 void hca_port_up(struct hca_port *port, bool up);
+/* From now on nobody is told anything of the ports of the device. */
+void hca_dev_mute(struct hca_dev *dev, bool mute);
+/* It has no GID (and no address) any more, or the first ones, and this address
+ * (IPv4; NULL: none): the contexts of the device are told, both times. */
+void hca_port_bare(struct hca_port *port);
+void hca_port_address(struct hca_port *port, const char *ip);
 /* IBV_EVENT_DEVICE_FATAL, RDMA_CM_EVENT_DEVICE_REMOVAL; no way back. */
 void hca_dev_remove(struct hca_dev *dev);
 

@@ -77,7 +77,7 @@ struct hca_dev {
 	char name[IBV_SYSFS_NAME_MAX];
 	struct hca_host *host;
 	unsigned ordinal;
-	bool removed;
+	bool removed, mute;
 	struct kv_list ports, ctxs, qps;
 	unsigned n_ports;
 	struct hca_mr **keys;

@@ -65,6 +65,17 @@ gids_add(struct hca_port *port)
 	gid_add(port, IBV_GID_TYPE_ROCE_V2, mapped);
 }
 
+static void
+ip_set(struct hca_port *port, const char *ip)
+{
+	struct in_addr a = { 0 };
+	int is_ok = ip ? inet_pton(AF_INET, ip, &a) : 1;
+
+	assert(is_ok == 1);
+	assert(!ip || !hca_port_by_ip(port->dev->host->hca, a));
+	port->ip = a;
+}
+
 struct hca_port *
 hca_port_add(struct hca_dev *dev, const struct hca_port_opts *opts)
 {
@@ -79,12 +90,7 @@ hca_port_add(struct hca_dev *dev, const struct hca_port_opts *opts)
 		port->opts.pkeys = 1;
 	if (!port->opts.mtu)
 		port->opts.mtu = IBV_MTU_4096;
-	if (opts->ip) {
-		int is_ok = inet_pton(AF_INET, opts->ip, &port->ip);
-
-		assert(is_ok == 1);
-		assert(!hca_port_by_ip(dev->host->hca, port->ip));
-	}
+	ip_set(port, opts->ip);
 	port->num = (uint8_t)++dev->n_ports;
 	port->lid = (uint16_t)++dev->host->hca->n_ports;
 	port->up = true;
@@ -199,18 +205,48 @@ tell_all(struct hca_dev *dev, const struct ibv_async_event *event)
 		hca_async(ctx, event);
 }
 
-void
-hca_port_up(struct hca_port *port, bool up)
+static void
+tell_of_port(const struct hca_port *port, enum ibv_event_type type)
 {
 	struct ibv_async_event event = {
-		.event_type = up ? IBV_EVENT_PORT_ACTIVE : IBV_EVENT_PORT_ERR,
+		.event_type = type,
 		.element.port_num = port->num,
 	};
 
+	if (!port->dev->mute)
+		tell_all(port->dev, &event);
+}
+
+void
+hca_port_up(struct hca_port *port, bool up)
+{
 	if (port->up == up)
 		return;
 	port->up = up;
-	tell_all(port->dev, &event);
+	tell_of_port(port, up ? IBV_EVENT_PORT_ACTIVE : IBV_EVENT_PORT_ERR);
+}
+
+void
+hca_dev_mute(struct hca_dev *dev, bool mute)
+{
+	dev->mute = mute;
+}
+
+void
+hca_port_bare(struct hca_port *port)
+{
+	port->n_gids = 0;
+	port->ip.s_addr = 0;
+	tell_of_port(port, IBV_EVENT_GID_CHANGE);
+}
+
+void
+hca_port_address(struct hca_port *port, const char *ip)
+{
+	ip_set(port, ip);
+	port->n_gids = 0;
+	gids_add(port);
+	tell_of_port(port, IBV_EVENT_GID_CHANGE);
 }
 
 void

@@ -40,6 +40,37 @@ ip_of(const struct railrig_opts *o, int end, unsigned port, char ip[32])
 }
 
 static void
+addr_make(struct railrig_end *e, unsigned i, const char *ip)
+{
+	static char name[] = "eth0";
+	static struct sockaddr_in mask = { .sin_family = AF_INET };
+
+	inet_pton(AF_INET, "255.255.255.0", &mask.sin_addr);
+	e->ips[i].sin_family = AF_INET;
+	inet_pton(AF_INET, ip, &e->ips[i].sin_addr);
+	e->addrs[i] = (struct ifaddrs){
+		.ifa_next = i ? &e->addrs[i - 1] : NULL,
+		.ifa_name = name,
+		.ifa_addr = (struct sockaddr *)&e->ips[i],
+		.ifa_netmask = (struct sockaddr *)&mask,
+	};
+	e->r.addrs = &e->addrs[i];
+}
+
+/* As kv_rdma_open() has one that is down. */
+static void
+port_down(struct railrig_end *e, unsigned i)
+{
+	struct kv_rdmadev *dev = &e->r.devs[i];
+
+	hca_port_up(e->ports[i], false);
+	dev->is_awaited = true;
+	dev->n_ips = 0;
+	dev->gid_index = -1;
+	e->r.watched.ports[i].is = KV_RDMAWATCH_DOWN;
+}
+
+static void
 port_make(const struct railrig_opts *o, int end, unsigned i)
 {
 	struct railrig_end *e = &railrig[end];
@@ -59,6 +90,7 @@ port_make(const struct railrig_opts *o, int end, unsigned i)
 	};
 
 	ip_of(o, end, i, ip);
+	addr_make(e, i, ip);
 	snprintf(dev->name, sizeof(dev->name), "dev%u", i);
 	e->devs[i] = hca_dev_add(e->host, dev->name);
 	e->ports[i] = hca_port_add(e->devs[i], &port);
@@ -72,6 +104,8 @@ port_make(const struct railrig_opts *o, int end, unsigned i)
 	dev->ip_bits[0] = 120;
 	snprintf(mapped, sizeof(mapped), "::ffff:%s", ip);
 	assert_int_equal(inet_pton(AF_INET6, mapped, &dev->ips[0]), 1);
+	if (o->down[end] >> i & 1)
+		port_down(e, i);
 }
 
 static void
@@ -99,10 +133,13 @@ nics_open(const struct railrig_opts *o, int end)
 						     : IBV_MTU_4096),
 		};
 		assert_non_null(e->r.nics[i].ctx);
-		assert_int_equal(e->v->query_gid(e->r.nics[i].ctx, 1,
-						 e->r.devs[i].gid_index, &gid),
-				 0);
-		memcpy(&e->r.devs[i].gid, &gid, sizeof(gid));
+		if (!e->r.devs[i].is_awaited) {
+			assert_int_equal(e->v->query_gid(e->r.nics[i].ctx, 1,
+							 e->r.devs[i].gid_index,
+							 &gid),
+					 0);
+			memcpy(&e->r.devs[i].gid, &gid, sizeof(gid));
+		}
 		e->r.nics[i].pd = e->v->alloc_pd(e->r.nics[i].ctx);
 		assert_non_null(e->r.nics[i].pd);
 		e->r.ports[i] = &e->r.nics[i];
@@ -123,6 +160,7 @@ end_open(const struct railrig_opts *o, int end)
 	unsigned i;
 
 	*e = (struct railrig_end){ .n = o->n[end] ? o->n[end] : 1 };
+	kv_rdmawatch_open(&e->r.watched);
 	e->host = hca_host_add(railrig_hca, end ? "b" : "a");
 	for (i = 0; i < e->n; i++)
 		port_make(o, end, i);
@@ -132,7 +170,6 @@ end_open(const struct railrig_opts *o, int end)
 		e->calls.create_event_channel = NULL;
 	e->r.v = &e->calls;
 	kv_mcenv_read(&e->r.env, NULL);
-	kv_rdmawatch_open(&e->r.watched);
 	e->r.n = e->n;
 	nics_open(o, end);
 	e->rl = kv_rdmaloop_new(&e->r, railrig_loop, end == 1);

@@ -8,6 +8,8 @@
  * join. Fails the running test on any error.
  */
 
+#include <ifaddrs.h>
+
 #include "hca.h"
 #include "net/conn.h"
 #include "simnet.h"
@@ -32,6 +34,8 @@ struct railrig_end {
 	struct hca_host *host;
 	struct hca_dev *devs[RAILRIG_PORTS];
 	struct hca_port *ports[RAILRIG_PORTS];
+	struct ifaddrs addrs[RAILRIG_PORTS]; /* of the name space */
+	struct sockaddr_in ips[RAILRIG_PORTS];
 	struct kv_rdma r;
 	struct kv_rdmaloop *rl;
 	struct kv_net *net;
@@ -57,6 +61,8 @@ struct railrig_opts {
 	bool is_crossed;
 	/* Bits of ports: without an IP, so that they are joined; InfiniBand. */
 	unsigned no_ip[2], infiniband[2];
+	/* Bits of those that are down, of which nothing is known. */
+	unsigned down[2];
 	enum ibv_mtu mtu[2]; /* 0: 4096 */
 	uint8_t subnet[2];   /* of InfiniBand */
 	uint16_t pkeys;      /* of each port; 0: 1 */

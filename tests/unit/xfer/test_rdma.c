@@ -200,15 +200,86 @@ the_list_says_which(void **state)
 }
 
 static void
-what_cannot_be_used_is_left_out(void **state)
+a_port_that_is_down_is_opened_with_the_others(void **state)
 {
+	struct kv_rdmadev dev;
+
 	(void)state;
 	hca_port_up(hcahost_ports[0], false);
 	assert_true(open_wanted(NULL));
-	assert_int_equal(kv_rdma_ports(r), 2);
-	expect_port(0, "mlx5_0", 2);
-	expect_port(1, "mlx5_1", 1);
+	assert_int_equal(kv_rdma_ports(r), 3);
+	expect_port(0, "mlx5_0", 1);
+	expect_port(1, "mlx5_0", 2);
+	expect_port(2, "mlx5_1", 1);
+	assert_false(r->devs[0].is_usable);
+	assert_true(r->devs[0].is_awaited);
+	assert_int_equal(r->watched.ports[0].is, KV_RDMAWATCH_DOWN);
+	assert_int_equal(r->watched.ports[1].is, KV_RDMAWATCH_UP);
 	assert_string_equal(logged, "");
+	dev = r->devs[0];
+	assert_false(kv_rdma_look(r, 0, &dev));
+	assert_memory_equal(&dev, &r->devs[0], sizeof(dev));
+	hca_port_up(hcahost_ports[0], true);
+	assert_true(kv_rdma_look(r, 0, &dev));
+	assert_true(dev.is_usable);
+	assert_false(dev.is_awaited);
+	assert_string_equal(dev.name, "mlx5_0");
+	assert_string_equal(dev.state, "active");
+	assert_int_equal(dev.limits.cqe_max, r->devs[0].limits.cqe_max);
+	assert_int_equal(dev.n_ips, 1);
+	assert_int_equal(dev.ips[0].s6_addr[15], 1);
+}
+
+/* Of who can wait. */
+static void
+all_may_be_down(void **state)
+{
+	struct kv_rdma_opts o = {
+		.env = &env,
+		.waits = true,
+		.verbs = &hcahost_v,
+		.addrs = hcahost_addrs,
+	};
+
+	(void)state;
+	for (int i = 0; i < HCAHOST_PORTS; i++)
+		hca_port_up(hcahost_ports[i], false);
+	r = kv_rdma_open(&o, err, sizeof(err));
+	assert_non_null(r);
+	assert_int_equal(kv_rdma_ports(r), HCAHOST_PORTS);
+	o.wanted = "mlx5_7";
+	assert_null(kv_rdma_open(&o, err, sizeof(err)));
+	assert_int_equal(errno, ENODEV);
+}
+
+static enum ibv_transport_type transport;
+
+static struct ibv_context *
+open_other(struct ibv_device *dev)
+{
+	struct ibv_context *ctx = hcahost_real->open_device(dev);
+
+	ctx->device->transport_type = transport;
+	return ctx;
+}
+
+/* Not those that never will be usable. */
+static void
+what_cannot_be_used_is_left_out(void **state)
+{
+	const struct kv_rdma_opts o = {
+		.env = &env,
+		.waits = true,
+		.verbs = &hcahost_v,
+		.addrs = hcahost_addrs,
+	};
+
+	(void)state;
+	transport = IBV_TRANSPORT_IWARP;
+	hcahost_v.open_device = open_other;
+	hca_port_up(hcahost_ports[0], false);
+	assert_null(kv_rdma_open(&o, err, sizeof(err)));
+	assert_int_equal(errno, ENODEV);
 }
 
 static void
@@ -386,6 +457,29 @@ ports_beyond_the_bound_are_left_out(void **state)
 	expect_port(KV_RDMA_PORTS_MAX - 1, "mlx5_1", KV_RDMA_PORTS_MAX - 2);
 }
 
+/* Those that are down leave room for those that are not. */
+static void
+ports_that_are_up_come_first(void **state)
+{
+	struct kv_rdma_opts o = { .env = &env, .verbs = &hcahost_v };
+	unsigned up = 0;
+
+	(void)state;
+	for (unsigned i = 0; i < KV_RDMA_PORTS_MAX; i++) {
+		const struct hca_port_opts p = { .infiniband = true };
+
+		hca_port_up(hca_port_add(hcahost_devs[0], &p), i >= 14);
+	}
+	o.addrs = hcahost_addrs;
+	r = kv_rdma_open(&o, err, sizeof(err));
+	assert_non_null(r);
+	assert_int_equal(kv_rdma_ports(r), KV_RDMA_PORTS_MAX);
+	for (unsigned i = 0; i < KV_RDMA_PORTS_MAX; i++)
+		up += r->devs[i].is_usable;
+	assert_int_equal(up, HCAHOST_PORTS + KV_RDMA_PORTS_MAX - 14);
+	expect_port(KV_RDMA_PORTS_MAX - 1, "mlx5_1", 1);
+}
+
 static void
 verbs_are_enough_without_a_connection_manager(void **state)
 {
@@ -474,6 +568,8 @@ main(void)
 		nth_fault_test(without_memory_there_is_less_or_nothing),
 		CASE(ports_of_a_device_share_it),
 		CASE(the_list_says_which),
+		CASE(a_port_that_is_down_is_opened_with_the_others),
+		CASE(all_may_be_down),
 		CASE(what_cannot_be_used_is_left_out),
 		CASE(of_none_the_most_promising_is_told),
 		CASE(an_active_port_is_more_promising_than_one_that_is_down),
@@ -484,6 +580,7 @@ main(void)
 		CASE(ports_are_distant_from_other_nodes),
 		CASE(reads_at_a_time_are_as_many_as_the_device_says),
 		CASE(ports_beyond_the_bound_are_left_out),
+		CASE(ports_that_are_up_come_first),
 		CASE(verbs_are_enough_without_a_connection_manager),
 		cmocka_unit_test(nothing_is_closed),
 		CASE(the_environment_may_say_which),

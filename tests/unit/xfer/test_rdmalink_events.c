@@ -1,6 +1,7 @@
 /* What devices say of themselves, in the middle of transfers. */
 #include "xfer/rdmalink.h"
 
+#include <arpa/inet.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -208,6 +209,134 @@ a_port_that_is_down_is_not_told(void **state)
 	assert_int_equal(railrig[0].l->n_recs, 2);
 }
 
+/* ---- ports that are down when they are opened ---- */
+
+static const struct railrig_opts downs[] = {
+	{ .n = { 2, 2 }, .piece_bytes = 16384, .down = { 1, 0 } },
+	{ .n = { 2, 2 }, .piece_bytes = 16384, .down = { 0, 1 } },
+	{ .n = { 2, 2 }, .piece_bytes = 16384, .down = { 2, 2 } },
+	{ .n = { 2, 2 }, .piece_bytes = 16384, .down = { 3, 0 } },
+	{ .n = { 2, 2 }, .piece_bytes = 16384, .down = { 0, 3 } },
+	{ .n = { 1, 1 }, .piece_bytes = 16384, .down = { 1, 1 } },
+	{ .n = { 2, 2 }, .down = { 3, 3 }, .no_ip = { 3, 3 } },
+	{ .n = { 2, 2 },
+	  .down = { 2, 2 },
+	  .infiniband = { 3, 3 },
+	  .no_ip = { 3, 3 } },
+};
+
+static unsigned
+up_of(const struct railrig_opts *o)
+{
+	unsigned gone = (o->down[0] | o->down[1]) & ((1u << o->n[0]) - 1);
+
+	return o->n[0] - (unsigned)__builtin_popcount(gone);
+}
+
+static void
+all_up(const struct railrig_opts *o, bool mute)
+{
+	unsigned i;
+	int end;
+
+	for (end = 0; end < 2; end++)
+		for (i = 0; i < o->n[end]; i++) {
+			hca_dev_mute(railrig[end].devs[i], mute);
+			hca_port_up(railrig[end].ports[i], true);
+		}
+}
+
+static void
+comes_up(const struct railrig_opts *o, bool mute)
+{
+	struct kv_rail_rec recs[KV_RAILS_MAX];
+	unsigned up = up_of(o);
+
+	railrig_open(o);
+	kv_rdmalink_tell(railrig[1].l);
+	railrig_ms(600);
+	assert_true(kv_rdmalink_is_settled(railrig[0].l));
+	expect_rails(up);
+	if (o->down[1] == 3)
+		assert_int_equal(kv_rdmaloop_rails(railrig[1].rl, recs), 0);
+	if (up)
+		railrig_move(0, KV_RDMAXFER_READ, 0, 0, BIG);
+	all_up(o, mute);
+	railrig_ms(mute ? 5100 : SOON_MS);
+	expect_rails(o->n[0]);
+	railrig_move(0, KV_RDMAXFER_WRITE_ALONE, 0, 0, BIG);
+	railrig_move(1, KV_RDMAXFER_WRITE, 0, 0, BIG);
+	railrig_close();
+}
+
+static void
+a_port_comes_up_later(void **state)
+{
+	unsigned i;
+
+	(void)state;
+	for (i = 0; i < KV_ARRAY_LEN(downs); i++)
+		comes_up(&downs[i], false);
+}
+
+static void
+and_its_device_does_not_say_so(void **state)
+{
+	unsigned i;
+
+	(void)state;
+	for (i = 0; i < KV_ARRAY_LEN(downs); i++)
+		comes_up(&downs[i], true);
+}
+
+static void
+until_then_it_is_not_dialled(void **state)
+{
+	(void)state;
+	railrig_open(&downs[3]);
+	kv_rdmalink_tell(railrig[1].l);
+	railrig_ms(1);
+	assert_true(kv_rdmalink_is_settled(railrig[0].l));
+	railrig_ms(20000);
+	assert_int_equal(railrig[0].l->next_qp, 0);
+	assert_string_equal(kv_rdmalink_why(railrig[0].l),
+			    "dev0 port 1 to 10.0.0.2: the port is down");
+	railrig_close();
+}
+
+/* Up without a GID is not yet up; and then with another address. */
+static void
+its_address_is_read_when_it_has_one(void **state)
+{
+	struct kv_rail_rec recs[KV_RAILS_MAX];
+
+	(void)state;
+	railrig_open(&downs[1]);
+	kv_rdmalink_tell(railrig[1].l);
+	hca_port_bare(railrig[1].ports[0]);
+	hca_port_up(railrig[1].ports[0], true);
+	railrig_ms(6000);
+	expect_rails(1);
+	assert_int_equal(kv_rdmaloop_rails(railrig[1].rl, recs), 1);
+	inet_pton(AF_INET, "10.0.0.77", &railrig[1].ips[0].sin_addr);
+	hca_port_address(railrig[1].ports[0], "10.0.0.77");
+	railrig_ms(SOON_MS);
+	expect_rails(2);
+	assert_int_equal(kv_rdmaloop_rails(railrig[1].rl, recs), 2);
+	assert_int_equal(recs[0].ip[15], 77);
+	railrig_move(0, KV_RDMAXFER_READ, 0, 0, BIG);
+	/* And has another one, while it is used. */
+	inet_pton(AF_INET, "10.0.0.78", &railrig[1].ips[0].sin_addr);
+	hca_port_address(railrig[1].ports[0], "10.0.0.78");
+	railrig_ms(SOON_MS);
+	assert_int_equal(kv_rdmaloop_rails(railrig[1].rl, recs), 2);
+	assert_int_equal(recs[0].ip[15], 78);
+	railrig_ms(1000);
+	expect_rails(2);
+	railrig_move(1, KV_RDMAXFER_READ, 0, 0, BIG);
+	railrig_close();
+}
+
 /* ---- devices ---- */
 
 static void
@@ -321,6 +450,10 @@ main(void)
 						setup_one, teardown),
 		WITH_TWO(a_port_that_flaps_is_left_alone),
 		WITH_TWO(a_port_that_is_down_is_not_told),
+		cmocka_unit_test(a_port_comes_up_later),
+		cmocka_unit_test(and_its_device_does_not_say_so),
+		cmocka_unit_test(until_then_it_is_not_dialled),
+		cmocka_unit_test(its_address_is_read_when_it_has_one),
 		WITH_TWO(a_device_that_goes_costs_milliseconds),
 		WITH_TWO(a_loop_does_without_a_dead_device),
 		WITH_TWO(one_that_does_not_even_say_so_is_gone),

@@ -1,6 +1,7 @@
 #include "xfer/rdmawatch.h"
 
 #include <fcntl.h>
+#include <ifaddrs.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -30,6 +31,8 @@ struct watcher {
 
 static struct kv_rdma r;
 static struct kv_rdmaverbs v;
+static struct ibv_device hca = { .transport_type = IBV_TRANSPORT_IB };
+static struct ifaddrs no_addr;
 static struct ibv_context ctxs[DEVICES];
 static int pipes[DEVICES]; /* to be written to */
 static struct kv_loop *loops[LOOPS];
@@ -47,6 +50,32 @@ get_event(struct ibv_context *ctx, struct ibv_async_event *e)
 	if (n == 0)
 		errno = EIO;
 	return -1;
+}
+
+static atomic_bool is_down[DEVICES][2]; /* silently */
+static atomic_uint lid = 7;
+
+static int
+query_port(struct ibv_context *ctx, uint8_t port,
+	   struct _compat_ibv_port_attr *out)
+{
+	struct ibv_port_attr *attr = (struct ibv_port_attr *)out;
+
+	*attr = (struct ibv_port_attr){
+		.state = is_down[ctx - ctxs][port - 1] ? IBV_PORT_INIT
+						       : IBV_PORT_ACTIVE,
+		.link_layer = IBV_LINK_LAYER_INFINIBAND,
+		.lid = (uint16_t)lid,
+	};
+	return 0;
+}
+
+static int
+query_device(struct ibv_context *ctx, struct ibv_device_attr *attr)
+{
+	(void)ctx;
+	*attr = (struct ibv_device_attr){ .phys_port_cnt = 2 };
+	return 0;
 }
 
 static void
@@ -112,19 +141,28 @@ setup_silent(void **state)
 	memset(lines, 0, sizeof(lines));
 	acked = 0;
 	v = (struct kv_rdmaverbs){ .get_async_event = get_event,
-				   .ack_async_event = ack_event };
+				   .ack_async_event = ack_event,
+				   .query_port = query_port,
+				   .query_device = query_device };
+	memset(is_down, 0, sizeof(is_down));
+	lid = 7;
 	r.v = &v;
+	r.addrs = &no_addr;
 	r.n = PORTS;
 	kv_rdmawatch_open(&r.watched);
 	for (i = 0; i < DEVICES; i++) {
 		if (pipe2(fds, O_CLOEXEC) < 0)
 			return -1;
 		ctxs[i].async_fd = fds[0];
+		ctxs[i].device = &hca;
 		pipes[i] = fds[1];
 	}
 	for (i = 0; i < PORTS; i++) {
 		r.nics[i].ctx = &ctxs[i / 2];
 		r.nics[i].port = r.devs[i].port = (uint8_t)(1 + i % 2);
+		r.devs[i].lid = 7;
+		r.devs[i].is_usable = true;
+		r.devs[i].gid_index = r.devs[i].local_gid_index = -1;
 		snprintf(r.devs[i].name, sizeof(r.devs[i].name), "dev%u",
 			 i / 2);
 	}
@@ -206,6 +244,49 @@ all_are_told_once(void **state)
 	assert_int_equal(acked, 2);
 	assert_int_equal(lines[KV_LOG_WARN], 1);
 	assert_int_equal(lines[KV_LOG_INFO], 1);
+}
+
+/* The device says that it is up, and it is not any more; or not yet. */
+static void
+it_is_up_when_it_can_be_used(void **state)
+{
+	(void)state;
+	say(1, IBV_EVENT_PORT_ERR, 1);
+	turn_all();
+	expect_told(2, KV_RDMAWATCH_DOWN, 1);
+	is_down[1][0] = true;
+	say(1, IBV_EVENT_PORT_ACTIVE, 1);
+	turn_all();
+	expect_told(2, KV_RDMAWATCH_UP, 0);
+	is_down[1][0] = false;
+	say(1, IBV_EVENT_LID_CHANGE, 1);
+	turn_all();
+	expect_told(2, KV_RDMAWATCH_UP, 1);
+}
+
+/* All have what is known of it by now. */
+static void
+what_has_changed_is_told(void **state)
+{
+	unsigned i;
+
+	(void)state;
+	lid = 8;
+	say(0, IBV_EVENT_LID_CHANGE, 2);
+	turn_all();
+	expect_told(1, KV_RDMAWATCH_UP, 1);
+	expect_told(0, KV_RDMAWATCH_UP, 0);
+	for (i = 0; i < LOOPS * WATCHES; i++)
+		assert_int_equal(
+			watchers[i / WATCHES][i % WATCHES].w.devs[1].lid, 8);
+	assert_int_equal(r.devs[1].lid, 7);
+	say(0, IBV_EVENT_LID_CHANGE, 2);
+	turn_all();
+	expect_told(1, KV_RDMAWATCH_UP, 1);
+	/* And who comes later. */
+	kv_rdmawatch_stop(&watchers[1][1].w);
+	assert_int_equal(start(1, 1), 0);
+	assert_int_equal(watchers[1][1].w.devs[1].lid, 8);
 }
 
 static void
@@ -401,6 +482,8 @@ main(void)
 		nth_fault_test(memory_that_is_short_is_said),
 #define TEST(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
 		TEST(all_are_told_once),
+		TEST(it_is_up_when_it_can_be_used),
+		TEST(what_has_changed_is_told),
 		TEST(what_does_not_matter_is_read),
 		TEST(a_device_goes_for_good),
 		TEST(one_that_answers_nothing_is_gone),
