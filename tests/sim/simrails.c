@@ -24,6 +24,7 @@ struct host {
 	struct kv_list link;
 	char name[16];
 	struct hca_host *host;
+	struct hca_dev *devs[SIMRAILS_MAX];
 	struct hca_port *ports[SIMRAILS_MAX];
 	struct ifaddrs addrs[SIMRAILS_MAX];
 	struct sockaddr_in ips[SIMRAILS_MAX];
@@ -79,12 +80,12 @@ port_add(struct simrails *s, struct host *h, unsigned rail)
 
 	snprintf(name, sizeof(name), "mlx5_%u", rail);
 	snprintf(ip, sizeof(ip), "10.0.%u.%u", rail, s->n_hosts);
-	h->ports[rail] = hca_port_add(hca_dev_add(h->host, name),
-				      &(struct hca_port_opts){
-					      .gbps = s->o.gbps,
-					      .ip = ip,
-					      .fabric = rail,
-				      });
+	h->devs[rail] = hca_dev_add(h->host, name);
+	h->ports[rail] = hca_port_add(h->devs[rail], &(struct hca_port_opts){
+							     .gbps = s->o.gbps,
+							     .ip = ip,
+							     .fabric = rail,
+						     });
 	mask = (struct sockaddr_in){ .sin_family = AF_INET };
 	inet_pton(AF_INET, "255.255.255.0", &mask.sin_addr);
 	h->ips[rail].sin_family = AF_INET;
@@ -135,7 +136,11 @@ process_open(struct cluster_rdma *r, const char *name, pid_t pid)
 	struct host *h = host_find(s, name);
 	struct process *p = calloc(1, sizeof(*p));
 	struct kv_mcenv env;
-	struct kv_rdma_opts o = { .env = &env, .addrs = h->addrs };
+	struct kv_rdma_opts o = {
+		.env = &env,
+		.waits = true,
+		.addrs = h->addrs,
+	};
 	char err[KV_RDMADEV_WHY_BYTES];
 
 	assert(p);
@@ -243,4 +248,20 @@ simrails_cut(struct simrails *s, const char *host, unsigned rail, bool cut)
 			hca_cut(other->ports[rail], h->ports[rail], cut);
 		}
 	}
+}
+
+void
+simrails_remove(struct simrails *s, const char *host, unsigned rail)
+{
+	hca_dev_remove(host_find(s, host)->devs[rail]);
+}
+
+void
+simrails_mend(struct simrails *s, unsigned rail)
+{
+	struct host *h;
+
+	simrails_cut(s, NULL, rail, false);
+	KV_LIST_FOREACH(h, &s->hosts, link)
+		hca_port_up(h->ports[rail], true);
 }

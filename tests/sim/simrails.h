@@ -41,5 +41,9 @@ struct hca_port *simrails_port(struct simrails *s, const char *host,
  * host is NULL. */
 void simrails_cut(struct simrails *s, const char *host, unsigned rail,
 		  bool cut);
+/* The device of the port is gone for good. */
+void simrails_remove(struct simrails *s, const char *host, unsigned rail);
+/* At all hosts nothing is cut, and all ports are up. */
+void simrails_mend(struct simrails *s, unsigned rail);
 
 #endif

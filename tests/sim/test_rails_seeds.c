@@ -56,7 +56,27 @@ random_cluster(uint64_t seed, bool fits, struct simrails **sr)
 	return cluster_new(&o);
 }
 
-/* Something befalls a rail; to be mended by rails_mend(). */
+/* A port: what its device tells, or how fast it is. */
+static void
+port_fault(struct kv_rng *r, struct hca_port *port)
+{
+	if (kv_rng_below(r, 2))
+		hca_port_up(port, kv_rng_below(r, 2));
+	else /* down to a hundredth of 10 Gbit/s */
+		hca_rate(port, 0.0125 * (double)(1 + kv_rng_below(r, 100)));
+}
+
+/* A host has one device at least: the last one is no rail's loss, but all of
+ * it. */
+static void
+device_fault(struct simrails *sr, const char *host, unsigned rail)
+{
+	if (rail > 0)
+		simrails_remove(sr, host, rail);
+}
+
+/* Something befalls a rail; to be mended by rails_mend(), but for a device that
+ * was removed. */
 static void
 rail_fault(struct cluster *c, struct simrails *sr)
 {
@@ -70,7 +90,7 @@ rail_fault(struct cluster *c, struct simrails *sr)
 		.nth = 1 + (unsigned)kv_rng_below(r, 5),
 	};
 
-	switch (kv_rng_below(r, 4)) {
+	switch (kv_rng_below(r, 7)) {
 	case 0:
 		simrails_cut(sr, host, rail, true);
 		break;
@@ -79,6 +99,13 @@ rail_fault(struct cluster *c, struct simrails *sr)
 		break;
 	case 2:
 		hca_loss(port, NULL, kv_rng_below(r, 2) ? 0.05 : 0);
+		break;
+	case 3:
+	case 4:
+		port_fault(r, port);
+		break;
+	case 5:
+		device_fault(sr, host, rail);
 		break;
 	default:
 		hca_fail_wr(port, &f);
@@ -91,7 +118,7 @@ rails_mend(struct simrails *sr)
 	unsigned i;
 
 	for (i = 0; i < simrails_rails(sr); i++)
-		simrails_cut(sr, NULL, i, false);
+		simrails_mend(sr, i);
 }
 
 /* Nothing is broken but rails: nobody notices but by the clock. */
