@@ -41,7 +41,7 @@ enum {
 	KVBENCH_LINK_DEPTHS_MAX = 8,
 	KVBENCH_LINK_SIZES_MAX = 32,
 	KVBENCH_LINK_PATHS_MAX = 18,
-	KVBENCH_LINK_WAYS_MAX = KVBENCH_LINK_PATHS_MAX + 3,
+	KVBENCH_LINK_WAYS_MAX = 2 * KVBENCH_LINK_PATHS_MAX + 3,
 	KVBENCH_LINK_NAME_BYTES = KV_RDMADEV_NAME_BYTES,
 	KVBENCH_LINK_ROUNDS_MAX = 101,
 };
@@ -148,6 +148,7 @@ struct kvbench_link_way {
 	bool is_floor;
 	bool is_rdma;
 	bool has_no_sends;
+	unsigned device;   /* perftest's, by number */
 	const char *floor; /* path of the way that it stands beside, or NULL */
 	/* One round, added to sum; 0 or an exit code after one line. */
 	int (*take)(struct kvbench_link_way *w,
@@ -202,15 +203,14 @@ struct kvbench_link_job {
 
 	struct kv_rdmadev *devices;
 	long n_devices;
-	const struct kv_rdmadev *tool; /* perftest's */
 
 	unsigned n_paths, n_ways, n_ops;
 	unsigned n_sizes; /* that are measured */
 	int ctl;          /* to a listening side, or to a floor; -1: none */
 	int floor_pid;
 	bool is_loopback;
-	bool is_good; /* all was measured */
-	bool other_has_perftest;
+	bool is_good;         /* all was measured */
+	unsigned far_devices; /* that perftest can use there */
 	uint16_t port;
 	char peer[KV_ADDR_TEXT_BYTES_MAX];     /* "HOST:PORT" */
 	char host[KV_ADDR_NAME_BYTES_MAX + 1]; /* of it, without brackets */
@@ -287,11 +287,11 @@ struct kvbench_tool {
 	int pid; /* 0: none */
 };
 
-/* The first one that is wanted and usable, or NULL. */
+/* One of those that are wanted and usable, by number, or NULL. */
 const struct kv_rdmadev *kvbench_tool_device(const struct kv_rdmadev *list,
-					     long n);
-/* Adds the way. 0 or an exit code. */
-int kvbench_tool_open(struct kvbench_link_job *r, bool other_has);
+					     long n, uint64_t number);
+/* Adds a way for each pair of devices. 0 or an exit code. */
+int kvbench_tool_open(struct kvbench_link_job *r);
 /* The listening side: starts its program and waits until that listens, at
  * t->port. 0 or -errno: -ENOENT: it is not installed. End it in any case. */
 int kvbench_tool_listen(struct kvbench_tool *t);

@@ -20,8 +20,8 @@ struct kvbench_ctl_page {
 	char magic[16];
 	struct kv_le64 memory_at;
 	struct kv_le64 memory_bytes;
-	struct kv_le64 port; /* TCP */
-	struct kv_le64 has_perftest;
+	struct kv_le64 port;         /* TCP */
+	struct kv_le64 tool_devices; /* for perftest */
 };
 KV_LE_SIZE(kvbench_ctl_page, 48);
 
@@ -35,7 +35,8 @@ enum kvbench_ctl_type {
 	KVBENCH_CTL_CPU,   /* answer: ns */
 	KVBENCH_CTL_NOTES, /* size, seed: such ones are to come */
 	KVBENCH_CTL_NOTED, /* answer: how many came, how many were wrong */
-	KVBENCH_CTL_TOOL,  /* number, bytes, calls, depth; answer: port */
+	KVBENCH_CTL_TOOL,  /* number of the operation and, times 256, of the
+			    * device, bytes, calls, depth; answer: port */
 	KVBENCH_CTL_OVER,
 };
 

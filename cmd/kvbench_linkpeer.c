@@ -254,7 +254,7 @@ read_page(struct kvbench_link_job *r, struct kv_engine *e)
 			EX_PROTOCOL,
 			"%s: an engine, but no kvbench link of this version",
 			r->peer);
-	r->other_has_perftest = kv_get64(page.has_perftest) != 0;
+	r->far_devices = (unsigned)kv_get64(page.tool_devices);
 	r->far = kv_get64(page.memory_at);
 	r->memory = kv_min_u64(r->memory, kv_get64(page.memory_bytes));
 	r->ctl = kvbench_ctl_dial(r->host, (uint16_t)kv_get64(page.port),
@@ -408,6 +408,6 @@ kvbench_link_peer_open(struct kvbench_link_job *r)
 	for (unsigned i = 0; i < r->n_paths && rc == 0; i++)
 		rc = path_open(r, &r->paths[i]);
 	if (rc == 0 && r->l->perftest)
-		rc = kvbench_tool_open(r, r->other_has_perftest);
+		rc = kvbench_tool_open(r);
 	return rc;
 }

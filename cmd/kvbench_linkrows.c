@@ -108,10 +108,20 @@ floor_find(struct kvbench_link_row *row, const struct kvbench_link_way *w,
 	if (!w->floor || strcmp(row->path, w->path) != 0)
 		return;
 	for (size_t i = 0; i < n; i++) {
-		if (strcmp(rows[i].path, w->floor) != 0 || !rows[i].is_floor)
+		const char *path = rows[i].path;
+		size_t len = strlen(w->floor);
+
+		/* All rails stand beside all devices. */
+		if (!rows[i].is_floor || strncmp(path, w->floor, len) != 0 ||
+		    (path[len] && path[len] != ':'))
 			continue;
+		if (!row->floor)
+			row->floor_value = rows[i].value;
+		else if (is_large(row))
+			row->floor_value += rows[i].value;
+		else if (rows[i].value < row->floor_value)
+			row->floor_value = rows[i].value;
 		row->floor = w->floor;
-		row->floor_value = rows[i].value;
 	}
 }
 

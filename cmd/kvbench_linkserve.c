@@ -43,7 +43,7 @@ struct server {
 	uint64_t last; /* kind of order; 0: none yet */
 	struct kvbench_tool tool;
 	struct kv_rdmadev *devices; /* for perftest */
-	const struct kv_rdmadev *device;
+	long n_devices;
 };
 
 static volatile sig_atomic_t is_stopped;
@@ -153,13 +153,14 @@ on_tool(struct server *s, const struct kvbench_ctl_order *o)
 	int rc = -EPERM;
 
 	s->tool = (struct kvbench_tool){
-		.op = kv_get64(o->v[0]),
+		.op = kv_get64(o->v[0]) % 256,
 		.bytes = kv_get64(o->v[1]),
 		.calls = kv_get64(o->v[2]),
 		.depth = kv_get64(o->v[3]),
-		.device = s->device,
+		.device = kvbench_tool_device(s->devices, s->n_devices,
+					      kv_get64(o->v[0]) / 256),
 	};
-	if (s->device)
+	if (s->tool.device)
 		rc = kvbench_tool_listen(&s->tool);
 	return kvbench_ctl_answer(s->fd, rc, s->tool.port, 0);
 }
@@ -325,7 +326,7 @@ listen_at(struct server *s)
 static int
 memory_open(struct server *s)
 {
-	uint64_t bytes = s->l->memory;
+	uint64_t bytes = s->l->memory, n = 0;
 	int rc;
 
 	s->page = aligned_alloc(PAGE_BYTES, PAGE_BYTES);
@@ -345,7 +346,9 @@ memory_open(struct server *s)
 	s->page->memory_at = kv_le64((uintptr_t)s->memory);
 	s->page->memory_bytes = kv_le64(bytes);
 	s->page->port = kv_le64(s->port);
-	s->page->has_perftest = kv_le64(s->device != NULL);
+	while (kvbench_tool_device(s->devices, s->n_devices, n))
+		n++;
+	s->page->tool_devices = kv_le64(n);
 	memcpy(s->page->magic, KVBENCH_CTL_MAGIC, sizeof(s->page->magic));
 	hand_over(s);
 	return 0;
@@ -364,12 +367,13 @@ perftest_open(struct server *s)
 	n = kv_rdmadev_list(&o, &s->devices, why, sizeof(why));
 	if (n < 0)
 		return kv_tool_say(EX_UNAVAILABLE, "--perftest: %s", why);
-	s->device = kvbench_tool_device(s->devices, n);
-	return s->device ? 0
-			 : kv_tool_say(EX_UNAVAILABLE,
-				       "--perftest: this machine has no RDMA "
-				       "device that can be used; see `kvdiag "
-				       "devices`");
+	s->n_devices = n;
+	return kvbench_tool_device(s->devices, n, 0)
+		       ? 0
+		       : kv_tool_say(EX_UNAVAILABLE,
+				     "--perftest: this machine has no RDMA "
+				     "device that can be used; see `kvdiag "
+				     "devices`");
 }
 
 static int

@@ -324,12 +324,14 @@ take(struct kvbench_link_way *w, const struct kvbench_link_cell *cell,
      struct kvbench_link_sum *sum)
 {
 	struct kvbench_link_job *r = w->run;
+	const struct kv_rdmadev *device =
+		kvbench_tool_device(r->devices, r->n_devices, w->device);
 	double calls = r->rate * (double)cell->time_ns / 1e9;
-	uint64_t v[4] = { cell->op, cell->size,
+	uint64_t v[4] = { cell->op + 256 * (uint64_t)w->device, cell->size,
 			  kv_max_u64(kv_min_u64((uint64_t)calls, CALLS_MAX),
 				     kv_max_u64(CALLS_MIN, cell->depth)),
 			  cell->depth };
-	struct kvbench_tool t = { cell->op, v[1], v[2], v[3], r->tool, 0, 0 };
+	struct kvbench_tool t = { cell->op, v[1], v[2], v[3], device, 0, 0 };
 	char text[OUTPUT_BYTES] = "";
 	uint64_t port[2];
 	int rc = -EINVAL;
@@ -360,11 +362,18 @@ takes(const struct kvbench_link_way *w, const struct kvbench_link_cell *cell)
 }
 
 const struct kv_rdmadev *
-kvbench_tool_device(const struct kv_rdmadev *list, long n)
+kvbench_tool_device(const struct kv_rdmadev *list, long n, uint64_t number)
 {
-	for (long i = 0; i < n; i++)
-		if (list[i].is_usable && list[i].is_wanted)
+	const char *last = "";
+
+	for (long i = 0; i < n; i++) {
+		if (!list[i].is_usable || !list[i].is_wanted ||
+		    strcmp(list[i].name, last) == 0)
+			continue;
+		if (number-- == 0)
 			return &list[i];
+		last = list[i].name;
+	}
 	return NULL;
 }
 
@@ -385,17 +394,38 @@ is_installed(const char *program)
 	return false;
 }
 
-int
-kvbench_tool_open(struct kvbench_link_job *r, bool other_has)
+/* A rail stands beside its own device. */
+static void
+tool_add(struct kvbench_link_job *r, unsigned number, bool is_alone)
 {
+	const char *device =
+		kvbench_tool_device(r->devices, r->n_devices, number)->name;
+	char path[KVBENCH_LINK_NAME_BYTES + 16];
 	struct kvbench_link_way *w;
 
-	r->tool = kvbench_tool_device(r->devices, r->n_devices);
-	if (!r->tool)
+	snprintf(path, sizeof(path), "perftest:%s", device);
+	w = kvbench_link_way(r, is_alone ? "perftest" : path);
+	w->take = take;
+	w->takes = takes;
+	w->device = number;
+	for (unsigned i = 0; i < r->n_ways; i++)
+		if (r->ways[i].is_rdma && strcmp(r->ways[i].path, device) == 0)
+			r->ways[i].floor = w->path;
+}
+
+int
+kvbench_tool_open(struct kvbench_link_job *r)
+{
+	unsigned n = 0;
+
+	while (n < KVBENCH_LINK_PATHS_MAX &&
+	       kvbench_tool_device(r->devices, r->n_devices, n))
+		n++;
+	if (n == 0)
 		return kv_tool_say(EX_UNAVAILABLE, "--perftest: %s",
 				   *r->no_rdma ? r->no_rdma
 					       : "no RDMA device is wanted");
-	if (!other_has)
+	if (r->far_devices == 0)
 		return kv_tool_say(EX_UNAVAILABLE,
 				   "--perftest: the other side was started "
 				   "without it, or has no RDMA device");
@@ -404,8 +434,7 @@ kvbench_tool_open(struct kvbench_link_job *r, bool other_has)
 			return kv_tool_say(EX_UNAVAILABLE,
 					   "--perftest: %s is not installed",
 					   tools[i].program);
-	w = kvbench_link_way(r, "perftest");
-	w->take = take;
-	w->takes = takes;
+	for (unsigned i = 0; i < n && i < r->far_devices; i++)
+		tool_add(r, i, n == 1);
 	return 0;
 }

@@ -26,39 +26,54 @@ write 4096 rxa0
 write 4096 rxa1
 write 4096 rdma
 write 4096 tcp
-write 4096 perftest
+write 4096 perftest:rxa0
+write 4096 perftest:rxa1
 write 262144 stream
 write 262144 rxa0
 write 262144 rxa1
 write 262144 rdma
 write 262144 tcp
-write 262144 perftest
+write 262144 perftest:rxa0
+write 262144 perftest:rxa1
 read 4096 stream
 read 4096 rxa0
 read 4096 rxa1
 read 4096 rdma
 read 4096 tcp
-read 4096 perftest
+read 4096 perftest:rxa0
+read 4096 perftest:rxa1
 read 262144 stream
 read 262144 rxa0
 read 262144 rxa1
 read 262144 rdma
 read 262144 tcp
-read 262144 perftest
+read 262144 perftest:rxa0
+read 262144 perftest:rxa1
 send 4096 stream
 send 4096 rxa0
 send 4096 rxa1
 send 4096 rdma
 send 4096 tcp
-send 4096 perftest
+send 4096 perftest:rxa0
+send 4096 perftest:rxa1
 send 262144 stream
 send 262144 rxa0
 send 262144 rxa1
 send 262144 rdma
 send 262144 tcp
-send 262144 perftest' 'each path, perftest among them'
-is "$(bench_rows | grep -c '"floor_name":"perftest","ratio":[0-9]')" 18 \
-	'rails stand beside perftest'
+send 262144 perftest:rxa0
+send 262144 perftest:rxa1' 'each path, perftest among them'
+is "$(bench_rows | grep -c '"floor_name":"perftest","ratio":[0-9]')" 6 \
+	'all rails stand beside all devices'
+for rail in rxa0 rxa1; do
+	is "$(bench_rows | grep "\"path\":\"$rail\"" |
+		grep -c "\"floor_name\":\"perftest:$rail\",\"ratio\":[0-9]")" 6 \
+		"$rail stands beside its own"
+done
+one=$(field perftest:rxa0_write_256KB_x1 value)
+two=$(field perftest:rxa1_write_256KB_x1 value)
+both=$(field rdma_write_256KB_x1 floor)
+ok 'their sum' awk "BEGIN { d = $one + $two - $both; exit !(d * d < 0.0009) }"
 wait $side
 is $? 0 'the other side ends with it'
 
