@@ -70,7 +70,7 @@ check(const struct kv_rdma_opts *o, const char *wanted,
 		say_best(list, n, err, errlen);
 	else
 		snprintf(err, errlen,
-			 "this machine has no RDMA device; say --protocol=tcp");
+			 "this machine has no RDMA device; is its driver loaded?");
 	return -ENODEV;
 }
 

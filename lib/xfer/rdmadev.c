@@ -468,7 +468,10 @@ find_verbs(struct listing *l, const struct kv_rdmadev_opts *o, char *err,
 	l->v = o->verbs ? o->verbs : kv_rdmaverbs_load(&why);
 	if (l->v)
 		return 0;
-	snprintf(err, errlen, "%s; install it, or say --protocol=tcp", why);
+	snprintf(err, errlen, "%s; %s", why,
+		 strstr(why, " is not installed ")
+			 ? "install it, or say --protocol=tcp"
+			 : "mend that, or say --protocol=tcp");
 	return -ENOTSUP;
 }
 

@@ -27,7 +27,7 @@ if [ -z "$(ls /sys/class/infiniband 2>/dev/null)" ]; then
 	exits 1 'as JSON' kvdiag --json devices
 	is "$(cat out)|$(cat err)" "[]|$none" 'the same'
 	exits 1 'a name' kvdiag --device='rxe0, mlx5_*' devices
-	is "$(cat err)" "kvdiag: devices: no RDMA device is called 'rxe0'; there is none at all" \
+	is "$(cat err)" "kvdiag: devices: no RDMA device is called 'rxe0' or 'mlx5_*'; there is none at all" \
 		'that means nothing'
 	exits 1 'all, in words' kvdiag --device=auto devices
 	is "$(cat err)" "$none" 'is no name'

@@ -15,8 +15,8 @@ wait_nodes 1
 cd "$T" || exit 70
 
 head -c 300000 </dev/urandom >value
-none='no RDMA: this machine has no RDMA device; say --protocol=tcp'
-warning='no RDMA, values go by TCP: this machine has no RDMA device; say --protocol=tcp'
+none='no RDMA: this machine has no RDMA device; is its driver loaded?'
+warning='no RDMA, values go by TCP: this machine has no RDMA device; is its driver loaded?'
 
 # What the last command wrote is the value.
 same()

@@ -333,9 +333,9 @@ no_device_at_all(void **state)
 	hca_dev_remove(hcahost_devs[0]);
 	hca_dev_remove(hcahost_devs[1]);
 	expect_none(NULL, ENODEV,
-		    "this machine has no RDMA device; say --protocol=tcp");
+		    "this machine has no RDMA device; is its driver loaded?");
 	expect_none("auto", ENODEV,
-		    "this machine has no RDMA device; say --protocol=tcp");
+		    "this machine has no RDMA device; is its driver loaded?");
 	expect_none("mlx5_0", ENODEV,
 		    "no RDMA device is called 'mlx5_0'; there is none at all");
 }
