@@ -139,6 +139,11 @@ check(const struct argp_state *state, struct input *in)
 	assert(b->workload);
 	if (in->is_report && in->report.n == 0)
 		argp_error(state, "report: name files that --json wrote");
+	if (in->link.has_options && !in->is_link)
+		argp_error(state,
+			   "%s: --depth, --keep, --listen, --local, "
+			   "--memory and --perftest are of link",
+			   b->workload);
 	in->link.only = b->only;
 	if (in->is_link)
 		kvbench_link_check(&in->link, in->size, state);

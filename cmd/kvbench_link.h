@@ -63,7 +63,8 @@ struct kvbench_link {
 	const char *listen; /* where; NULL: everywhere */
 	uint64_t sizes[KVBENCH_LINK_SIZES_MAX];
 	unsigned n_sizes;
-	bool has_sizes; /* were given; else those that there is memory for */
+	bool has_options; /* that only link takes were given */
+	bool has_sizes;   /* were given; else those that there is memory for */
 	uint64_t depths[KVBENCH_LINK_DEPTHS_MAX];
 	unsigned n_depths;
 	uint64_t memory;  /* of each side */

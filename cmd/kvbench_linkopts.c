@@ -29,6 +29,8 @@ bool
 kvbench_link_option(struct kvbench_link *l, int key, const char *arg,
 		    const struct argp_state *state)
 {
+	if (key >= KVBENCH_LINK_OPT_LISTEN && key <= KVBENCH_LINK_OPT_PERFTEST)
+		l->has_options = true;
 	switch (key) {
 	case KVBENCH_LINK_OPT_LISTEN:
 		l->is_listener = true;

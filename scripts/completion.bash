@@ -8,8 +8,12 @@ _kvpool_values()
 	local i=$COMP_CWORD
 
 	[[ ${COMP_WORDS[i]} == = ]] || ((i--))
-	[[ ${COMP_WORDS[i]} == = ]] || return
-	case ${COMP_WORDS[i - 1]} in
+	if [[ ${COMP_WORDS[i]} == = ]]; then
+		((i--))
+	elif [[ ${COMP_WORDS[i]} != --protocol && ${COMP_WORDS[i]} != --mode ]]; then
+		return
+	fi
+	case ${COMP_WORDS[i]} in
 	--mode) echo embedded standalone-store ;;
 	--protocol)
 		[[ ${COMP_WORDS[0]##*/} == mooncake_* ]] || echo auto

@@ -33,6 +33,7 @@ is "$(words kvdiag stats master '')" '' 'once'
 is "$(words kvclient --mode =)" 'embedded standalone-store' 'what --mode= takes'
 is "$(words kvclient --mode = st)" standalone-store 'that begins so'
 is "$(words kvclient --protocol = r)" rdma 'what --protocol= takes'
+is "$(words kvdiag --protocol '')" 'auto tcp rdma' 'what it takes behind a blank'
 is "$(words kvclient --host = r)" '' 'nothing for one that takes anything'
 
 mkdir "$T/bin" && ln -s "$KV_BIN/kvmaster" "$T/bin/mooncake_master" &&

@@ -124,6 +124,8 @@ exits 64 'no size' kvbench --size=4,x link "$at"
 exits 64 'no depth' kvbench --depth=65 link "$at"
 like "$(cat err)" "^kvbench: --depth: '65' is not between 1 and 64" \
 	'a number of calls, not of bytes'
+exits 64 'an option of link alone' kvbench --keep local
+like "$(cat err)" '^kvbench: local: --depth, --keep, .* are of link' 'says so'
 exits 64 'an address beside --listen' kvbench link --listen 127.0.0.1
 like "$(cat err)" 'listen at an address: --listen=127.0.0.1' 'says how'
 exits 68 'a name that no host has' kvbench link nobody.invalid
