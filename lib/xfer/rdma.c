@@ -253,8 +253,8 @@ say_port(unsigned port, const struct kv_rdmadev *list, size_t n, char *err,
 
 /* NULL, with errno and words, when none of them opens. */
 static struct kv_rdma *
-open_all(const struct kv_rdma *like, const struct kv_rdmadev *list, size_t n,
-	 char *err, size_t errlen)
+open_all(const struct kv_rdma *like, bool waits, const struct kv_rdmadev *list,
+	 size_t n, char *err, size_t errlen)
 {
 	struct kv_rdma *r = KV_FAULT_POINT() ? NULL : calloc(1, sizeof(*r));
 	unsigned room;
@@ -270,6 +270,8 @@ open_all(const struct kv_rdma *like, const struct kv_rdmadev *list, size_t n,
 		say_port(r->env.port, list, n, err, errlen);
 	kv_rdmawatch_open(&r->watched);
 	room = room_for_awaited(&r->env, list, n);
+	if (room == KV_RDMA_PORTS_MAX && !waits)
+		room = 0; /* none is usable */
 	for (size_t i = 0; i < n && r->n < KV_RDMA_PORTS_MAX; i++)
 		if (is_for(&r->env, &list[i]) && has_room(&list[i], &room))
 			port_add(r, &list[i], err, errlen);
@@ -336,7 +338,7 @@ kv_rdma_open(const struct kv_rdma_opts *o, char *err, size_t n)
 	if (!like.v->create_event_channel)
 		kv_warn("rdma: %s: connected without the connection manager",
 			why);
-	r = open_all(&like, list, (size_t)found, err, n);
+	r = open_all(&like, o->waits, list, (size_t)found, err, n);
 	if (r)
 		numa_read(r, l.root);
 	return r;
