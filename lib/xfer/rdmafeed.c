@@ -149,18 +149,12 @@ sge_of(const struct kv_rdmarange *r, unsigned port)
 	};
 }
 
-static const uint8_t opcodes[] = {
-	[KV_RDMAXFER_READ] = IBV_WR_RDMA_READ,
-	[KV_RDMAXFER_WRITE] = IBV_WR_RDMA_WRITE,
-	[KV_RDMAXFER_WRITE_ALONE] = IBV_WR_RDMA_WRITE,
-};
-
 static KV_INLINE void
-slice_fill(struct kv_rdmaslot *slot, struct kv_rdmaslice *s,
-	   enum kv_rdmaxfer_kind kind, uint64_t now)
+slice_fill(struct kv_rdmaslot *slot, struct kv_rdmaslice *s, uint8_t opcode,
+	   uint64_t now)
 {
 	const struct kv_rdmapart *part = &s->part;
-	unsigned i, n = part->n_near, port = slot->rail->near;
+	unsigned i, n = part->n_near, port = slot->near;
 	struct ibv_send_wr *wr = &s->w.wr;
 	struct kv_rdmalink *l = slot->l;
 	uint64_t bytes = part->far.len;
@@ -168,7 +162,7 @@ slice_fill(struct kv_rdmaslot *slot, struct kv_rdmaslice *s,
 	s->sges[0] = sge_of(&part->near[0], port);
 	for (i = 1; i < n; i++)
 		s->sges[i] = sge_of(&part->near[i], port);
-	wr->opcode = opcodes[kind];
+	wr->opcode = opcode;
 	wr->num_sge = (int)n;
 	wr->wr.rdma.remote_addr = part->far.addr;
 	wr->wr.rdma.rkey = part->far.mem->keys[slot->far];
@@ -208,7 +202,7 @@ feed_again(struct kv_rdmalink *l, struct kv_rdmaxfer *x, uint32_t rails,
 		s = slice_new(slot, x, now);
 		s->part = old->part;
 		s->failures = old->failures;
-		slice_fill(slot, s, x->kind, now);
+		slice_fill(slot, s, x->opcode, now);
 		kv_list_del(&old->link);
 		kv_rdmamove_release(old);
 	}
@@ -230,7 +224,7 @@ feed_rest(struct kv_rdmalink *l, struct kv_rdmaxfer *x, uint32_t rails,
 			return false;
 		s = slice_new(slot, x, now);
 		kv_rdmaplan_take(&x->plan, bytes, &s->part);
-		slice_fill(slot, s, x->kind, now);
+		slice_fill(slot, s, x->opcode, now);
 	}
 	return true;
 }
@@ -258,7 +252,7 @@ end_post(struct kv_rdmaslot *slot, struct kv_rdmaxfer *x)
 	s->sges[0] = (struct ibv_sge){
 		.addr = (uintptr_t)slot->l->rl->scrap,
 		.length = (uint32_t)kv_min_u64(far->len, PROOF_BYTES),
-		.lkey = slot->l->rl->scrap_mr.near.keys[slot->rail->near],
+		.lkey = slot->l->rl->scrap_mr.near.keys[slot->near],
 	};
 	s->w.wr = (struct ibv_send_wr){
 		.opcode = IBV_WR_RDMA_READ,
@@ -378,16 +372,12 @@ void
 kv_rdmafeed_post(struct kv_rdmalink *l)
 {
 	struct kv_rdmaslot *s;
-	unsigned i, n;
+	unsigned n;
 
 	while (l->chained) {
 		s = l->slots[kv_rdmalink_pop(&l->chained)];
 		n = s->n_chain;
 		s->n_chain = 0;
-		if (kv_rdmaqp_room(s->qp) >= n)
-			kv_rdmaqp_post(s->qp, s->chain, n);
-		else
-			for (i = 0; i < n; i++)
-				kv_rdmamove_done(s->chain[i], -ECANCELED);
+		kv_rdmaqp_post(s->qp, s->chain, n);
 	}
 }

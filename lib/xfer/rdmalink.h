@@ -137,6 +137,7 @@ struct kv_rdmaxfer {
 	uint32_t rails_as_of;           /* when they were like that */
 	uint8_t round, ends;
 	uint8_t state;
+	uint8_t opcode;  /* of its slices */
 	bool has_ended;  /* the ends of this round are chosen */
 	bool is_asked;   /* it stands in a QPFENCE under way, */
 	bool is_telling; /* which says that it is given up */

@@ -98,7 +98,7 @@ struct kv_rdmaslot {
 	struct kv_rdmarail *rail; /* NULL when it does not count any more */
 	uint8_t at;               /* of that, in l->rails */
 	uint32_t id;              /* its name on both sides */
-	uint8_t far;              /* number of the other side's port */
+	uint8_t near, far;        /* numbers of the ports */
 	bool is_innocent; /* fenced here, not for a failure of its own */
 	bool is_owed;     /* the other side waits for its end */
 	bool by_join;     /* not by the connection manager */

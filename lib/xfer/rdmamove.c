@@ -69,7 +69,7 @@ kv_rdmamove_release(struct kv_rdmaslice *s)
 
 	s->x = NULL;
 	slot->idle[--slot->busy] = s;
-	if (slot->busy == 0 && slot->state == KV_RDMASLOT_DEAD)
+	if (slot->state == KV_RDMASLOT_DEAD && slot->busy == 0)
 		kv_rdmarail_settle(slot);
 }
 
@@ -345,6 +345,8 @@ kv_rdmamove_start(struct kv_rdmalink *l, struct kv_rdmaxfer *x)
 	kv_rdmaplan_init(&x->plan, x->near, x->far, x->bytes);
 	kv_list_init(&x->again);
 	kv_rdmafeed_ports(x);
+	x->opcode = x->kind == KV_RDMAXFER_READ ? IBV_WR_RDMA_READ
+						: IBV_WR_RDMA_WRITE;
 	x->qps = x->to_end = 0;
 	x->out = 0;
 	x->round = x->ends = 0;

@@ -173,7 +173,7 @@ has_failed(const struct kv_rdmaqp *qp)
 static bool
 is_doubtful(const struct kv_rdmaqp *qp, uint64_t n)
 {
-	return qp->cq->port->is_soft && n <= qp->head &&
+	return qp->is_soft && n <= qp->head &&
 	       (*place(qp, n - 1))->wr.opcode == IBV_WR_RDMA_READ;
 }
 
@@ -195,13 +195,14 @@ doubt(struct kv_rdmaqp *qp, uint64_t n)
 static int
 unsignalled(const struct kv_rdmaqp *qp, int status)
 {
-	return status == -ECANCELED && qp->cq->port->is_soft ? status : 0;
+	return status == -ECANCELED && qp->is_soft ? status : 0;
 }
 
 /* The n-th has failed, or is the last one of end(). */
 static KV_NOINLINE void
 failure_take(struct kv_rdmaqp *qp, uint64_t n, int status)
 {
+	assert(n > qp->tail && n <= qp->head + 1);
 	if (n == qp->head + 1) {
 		come_back(qp, qp->head, unsignalled(qp, status));
 		kv_loop_defer(qp->cq->loop, &qp->over);
@@ -221,7 +222,6 @@ kv_rdmaqp_take(struct kv_rdmaqp *qp, const struct ibv_wc *wc)
 		return receive_take(qp, wc);
 	if (wc->wr_id >> LIFE_SHIFT != qp->life >> LIFE_SHIFT)
 		return false;
-	assert(n > qp->tail && n <= qp->head + 1);
 	if (wc->status == IBV_WC_SUCCESS && is_doubtful(qp, n))
 		doubt(qp, n);
 	else if (wc->status == IBV_WC_SUCCESS && n <= qp->head)
@@ -256,6 +256,15 @@ chain(const struct kv_rdmaqp *qp, struct kv_rdmawr *const *wrs, unsigned n)
 	wr->next = NULL;
 }
 
+static KV_NOINLINE void
+post_refused(struct kv_rdmawr *const *wrs, unsigned n)
+{
+	unsigned i;
+
+	for (i = 0; i < n; i++)
+		wrs[i]->done(wrs[i], -ECANCELED);
+}
+
 /* From that one on. */
 static KV_NOINLINE void
 post_failed(struct kv_rdmaqp *qp, struct kv_rdmawr *const *wrs, unsigned n,
@@ -276,7 +285,11 @@ kv_rdmaqp_post(struct kv_rdmaqp *qp, struct kv_rdmawr *const *wrs, unsigned n)
 {
 	struct ibv_send_wr *bad = NULL;
 
-	assert(n > 0 && n <= kv_rdmaqp_room(qp));
+	assert(n > 0);
+	if (n > kv_rdmaqp_room(qp)) {
+		post_refused(wrs, n);
+		return;
+	}
 	chain(qp, wrs, n);
 	if (ibv_post_send(qp->qp, &wrs[0]->wr, &bad) == 0) {
 		qp->head += n;
@@ -324,6 +337,7 @@ qp_make(struct kv_rdmaqp *qp)
 		return rc;
 	}
 	c->promised += qp->depth + 1;
+	qp->is_soft = c->port->is_soft;
 	qp->life = (uint64_t)++c->lives << LIFE_SHIFT;
 	return 0;
 }

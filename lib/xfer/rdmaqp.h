@@ -81,6 +81,7 @@ struct kv_rdmaqp {
 	void *arg;
 	enum kv_rdmaqp_state state;
 	int why;
+	bool is_soft; /* its device */
 	struct kv_defer over;
 	/* A ring of what was posted, of `depth` places, a power of two. */
 	struct kv_rdmawr **posted;
@@ -117,7 +118,8 @@ kv_rdmaqp_room(const struct kv_rdmaqp *qp)
 	return qp->depth - (unsigned)(qp->head - qp->tail);
 }
 
-/* Posts n <= kv_rdmaqp_room() of them. A failure is told as theirs. */
+/* Posts them, n > 0. A failure is told as theirs; -ECANCELED: there is no room
+ * for all. */
 void kv_rdmaqp_post(struct kv_rdmaqp *qp, struct kv_rdmawr *const *wrs,
 		    unsigned n);
 

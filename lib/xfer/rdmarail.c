@@ -35,6 +35,7 @@ kv_rdmarail_slot(struct kv_rdmalink *l, struct kv_rdmarail *rail, uint32_t id)
 	s->rail = rail;
 	s->at = (uint8_t)(rail - l->rails);
 	s->id = id;
+	s->near = rail->near;
 	s->far = rail->far;
 	l->slots[i] = s;
 	rail->slots |= kv_rdmaslot_bit(s);
