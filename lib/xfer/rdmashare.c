@@ -5,8 +5,19 @@
 #include "base/attr.h"
 #include "base/num.h"
 
-/* So much work without a pause shows how fast a rail is. */
+/* What a slice takes of a rail at most: with some under way an acknowledgement
+ * is there well before the NIC misses it, after 67 ms. */
+#define SLICE_NS 10e6
+
+/* What it is said to take as long as nothing shows that it does not take a
+ * hundred times that. */
+#define FIRST_NS 100e3
+
+/* So much work without a pause, or less, shows how fast a rail is. */
 #define SEEN_BYTES (UINT64_C(4) << 20)
+
+/* Its next end shows when that begins. */
+#define ANEW_BYTES (UINT64_C(1) << 62)
 
 /* So long rails may need for what the others would help with. */
 #define NEAR_NS 10e3
@@ -28,33 +39,59 @@ positive(int64_t n)
 
 /* What is picked by, after each change of a rail. */
 static void
-full_set(struct kv_rdmashare *s, unsigned i)
+full_set(struct kv_rdmashare *s, unsigned i, const struct kv_rdmashare_rail *r)
 {
-	const struct kv_rdmashare_rail *r = &s->rails[i];
-
-	s->full_ns[i] = real(r->under_way + s->slice_bytes) * r->byte_ns;
+	s->full_ns[i] = real(r->under_way + r->slice_bytes) * r->byte_ns;
 }
 
 /* There may be room again. */
 static void
-rail_open(struct kv_rdmashare *s, unsigned i)
+rail_open(struct kv_rdmashare *s, unsigned i, const struct kv_rdmashare_rail *r)
 {
-	if (s->rails[i].under_way < s->deep_bytes)
+	if (r->under_way < r->deep_bytes)
 		s->open |= s->used & 1u << i;
+}
+
+static KV_NOINLINE void
+slice_set(struct kv_rdmashare *s, unsigned i)
+{
+	struct kv_rdmashare_rail *r = &s->rails[i];
+	bool is_known = s->seen[i] > 0 || s->quick >> i & 1;
+	double bytes = r->speed * (is_known ? SLICE_NS : FIRST_NS);
+	uint64_t slice = s->slice_bytes;
+
+	if (bytes < real(slice))
+		slice = kv_max_u64((uint64_t)bytes, s->least_bytes);
+	r->slice_bytes = (uint32_t)slice;
+	r->deep_bytes = s->deep * slice;
+	/* Ends come in bunches. */
+	r->see_bytes = (uint32_t)kv_min_u64(2 * r->deep_bytes, SEEN_BYTES);
+	s->open &= ~(1u << i);
+	rail_open(s, i, r);
+	full_set(s, i, r);
+}
+
+/* Its slices are whole ones, and stay so. */
+static bool
+is_whole(const struct kv_rdmashare *s, unsigned i)
+{
+	return s->rails[i].slice_bytes == s->slice_bytes && s->seen[i] > 0 &&
+	       s->rails[i].speed * SLICE_NS >= real(s->slice_bytes);
 }
 
 static void
 speed_set(struct kv_rdmashare *s, unsigned i)
 {
 	struct kv_rdmashare_rail *r = &s->rails[i];
-	double was = r->speed;
+	double was = r->speed, seen = s->seen[i], said = s->said[i];
 
-	r->speed = r->seen > 0 && r->seen < r->said ? r->seen : r->said;
-	if (r->speed == was)
-		return;
+	r->speed = seen > 0 && seen < said ? seen : said;
 	r->byte_ns = r->speed > 0 ? 1 / r->speed : 0;
 	s->speed += r->speed - was;
-	full_set(s, i);
+	if (is_whole(s, i))
+		full_set(s, i, r);
+	else
+		slice_set(s, i);
 }
 
 /* Its speed is seen from its next end on. */
@@ -62,7 +99,7 @@ static void
 see_anew(struct kv_rdmashare_rail *r)
 {
 	r->since_ns = 0;
-	r->since_bytes = SEEN_BYTES;
+	r->since_bytes = ANEW_BYTES;
 }
 
 void
@@ -74,23 +111,24 @@ kv_rdmashare_init(struct kv_rdmashare *s, uint64_t slice_bytes,
 	*s = (struct kv_rdmashare){
 		.slice_bytes = slice_bytes,
 		.least_bytes = least_bytes,
-		.deep_bytes = deep * slice_bytes,
+		.deep = deep,
 	};
-	for (i = 0; i < KV_RDMASHARE_RAILS; i++)
+	for (i = 0; i < KV_RDMASHARE_RAILS; i++) {
 		see_anew(&s->rails[i]);
+		slice_set(s, i);
+	}
 }
 
 void
 kv_rdmashare_speed(struct kv_rdmashare *s, unsigned rail, double said)
 {
-	if (s->rails[rail].said == said)
+	if (s->said[rail] == said)
 		return;
-	s->rails[rail].said = said;
+	s->said[rail] = said;
 	s->used &= ~(1u << rail);
 	s->open &= ~(1u << rail);
 	s->used |= (uint32_t)(said > 0) << rail;
 	speed_set(s, rail);
-	rail_open(s, rail);
 }
 
 /* ---- picking ---- */
@@ -120,7 +158,7 @@ room(const struct kv_rdmashare *s, const struct kv_rdmashare_rail *r,
 	uint64_t least = kv_min_u64(s->least_bytes, left), n = least;
 
 	if (bytes >= real(least))
-		n = kv_min_u64((uint64_t)(int64_t)bytes, s->slice_bytes);
+		n = kv_min_u64((uint64_t)(int64_t)bytes, r->slice_bytes);
 	else if (r->under_way > 0)
 		return 0;
 	/* No crumbs. */
@@ -182,7 +220,7 @@ kv_rdmashare_pick(const struct kv_rdmashare *s, uint32_t which, uint64_t left,
 		first = s->full_ns[i];
 	}
 	/* All will be at work for long after it: no need to be exact. */
-	*bytes = s->slice_bytes;
+	*bytes = s->rails[best].slice_bytes;
 	if (first * s->speed <= real(left))
 		return best;
 	return last_pick(s, which & s->used, left, now_ns, bytes);
@@ -215,9 +253,9 @@ kv_rdmashare_post(struct kv_rdmashare *s, unsigned rail, uint64_t now_ns,
 	if (r->under_way == 0)
 		r->began_ns = now_ns;
 	r->under_way += bytes;
-	if (r->under_way >= s->deep_bytes)
+	if (r->under_way >= r->deep_bytes)
 		s->open &= ~(1u << rail);
-	full_set(s, rail);
+	full_set(s, rail, r);
 }
 
 /* As it was since since_ns. What it was ahead by then it is by now. */
@@ -229,8 +267,8 @@ see_speed(struct kv_rdmashare *s, unsigned rail, uint64_t now_ns)
 	int64_t *ahead = &s->ahead[rail];
 
 	/* What is the same but for a few per cent is left. */
-	if (seen < 0.98 * r->seen || seen > 1.02 * r->seen) {
-		r->seen = seen;
+	if (seen < 0.98 * s->seen[rail] || seen > 1.02 * s->seen[rail]) {
+		s->seen[rail] = seen;
 		speed_set(s, rail);
 	}
 	if (*ahead < 0)
@@ -238,35 +276,50 @@ see_speed(struct kv_rdmashare *s, unsigned rail, uint64_t now_ns)
 								 r->began_ns)));
 }
 
-/* It has done enough to see how fast it is, or has a pause. */
+/* The first end after a pause: it took no longer than since then. */
 static void
+see_first(struct kv_rdmashare *s, unsigned rail, uint64_t now_ns)
+{
+	struct kv_rdmashare_rail *r = &s->rails[rail];
+	uint64_t bytes = r->since_bytes - ANEW_BYTES;
+
+	s->ahead[rail] = -(int64_t)bytes;
+	if (s->quick >> rail & 1 ||
+	    real(bytes) * SLICE_NS <
+		    real(s->slice_bytes) * real(now_ns - r->began_ns))
+		return;
+	s->quick |= 1u << rail;
+	slice_set(s, rail);
+}
+
+/* It has done enough to see how fast it is, or has a pause. */
+static KV_NOINLINE void
 see(struct kv_rdmashare *s, unsigned rail, uint64_t now_ns)
 {
 	struct kv_rdmashare_rail *r = &s->rails[rail];
 
+	if (r->since_ns == 0)
+		see_first(s, rail, now_ns);
 	if (r->under_way == 0) {
 		see_anew(r);
 		return;
 	}
 	if (now_ns == r->since_ns)
 		return;
-	if (r->since_ns == 0)
-		s->ahead[rail] = (int64_t)SEEN_BYTES - (int64_t)r->since_bytes;
-	else
+	if (r->since_ns != 0)
 		see_speed(s, rail, now_ns);
 	r->since_ns = now_ns;
 	r->since_bytes = 0;
 }
 
-static void
-take_off(struct kv_rdmashare *s, unsigned rail, uint64_t bytes)
+static KV_INLINE void
+take_off(struct kv_rdmashare *s, unsigned rail, struct kv_rdmashare_rail *r,
+	 uint64_t bytes)
 {
-	struct kv_rdmashare_rail *r = &s->rails[rail];
-
 	assert(r->under_way >= bytes);
 	r->under_way -= bytes;
-	full_set(s, rail);
-	rail_open(s, rail);
+	full_set(s, rail, r);
+	rail_open(s, rail, r);
 }
 
 void
@@ -275,9 +328,9 @@ kv_rdmashare_done(struct kv_rdmashare *s, unsigned rail, uint64_t now_ns,
 {
 	struct kv_rdmashare_rail *r = &s->rails[rail];
 
-	take_off(s, rail, bytes);
+	take_off(s, rail, r, bytes);
 	r->since_bytes += bytes;
-	if (r->since_bytes >= SEEN_BYTES || r->under_way == 0)
+	if (r->since_bytes >= r->see_bytes || r->under_way == 0)
 		see(s, rail, now_ns);
 }
 
@@ -285,9 +338,12 @@ void
 kv_rdmashare_drop(struct kv_rdmashare *s, unsigned rail, uint64_t now_ns,
 		  uint64_t bytes)
 {
-	take_off(s, rail, bytes);
-	s->rails[rail].seen = 0;
-	s->rails[rail].began_ns = now_ns;
-	see_anew(&s->rails[rail]);
+	struct kv_rdmashare_rail *r = &s->rails[rail];
+
+	take_off(s, rail, r, bytes);
+	s->seen[rail] = 0;
+	s->quick &= ~(1u << rail);
+	r->began_ns = now_ns;
+	see_anew(r);
 	speed_set(s, rail);
 }

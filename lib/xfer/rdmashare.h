@@ -8,7 +8,10 @@
  * seen to be slower than it should is taken for that. None takes more than it
  * moves until all of them together are done: so they end at the same time, and
  * the last slices are as small as that needs. What is small is left to those
- * that are near to its memory. No I/O, no clock.
+ * that are near to its memory. The slices of a slow rail are smaller, and so
+ * are first ones: a NIC that has no acknowledgement in time sends again, and
+ * one that has none for long gives up, also when it only stands behind what
+ * others do there. No I/O, no clock.
  */
 
 #include <stdbool.h>
@@ -18,14 +21,15 @@ enum {
 	KV_RDMASHARE_RAILS = 32,
 };
 
+/* What a slice has to do with, in a line of the cache. */
 struct kv_rdmashare_rail {
-	double said;        /* speed, bytes a nanosecond; 0: out of use */
-	double seen;        /* as it did when it last had enough work; 0: it
-			     * never had */
-	double speed;       /* the lower one */
-	double byte_ns;     /* what a byte takes so */
-	uint64_t under_way; /* bytes posted and not done, */
-	uint64_t began_ns;  /* without a pause since then */
+	double speed;         /* bytes a nanosecond, as said or seen */
+	double byte_ns;       /* what a byte takes so */
+	uint64_t deep_bytes;  /* no more is posted when it has as much */
+	uint32_t slice_bytes; /* at most in one */
+	uint32_t see_bytes;   /* so much without a pause shows its speed */
+	uint64_t under_way;   /* bytes posted and not done, */
+	uint64_t began_ns;    /* without a pause since then */
 	/* What it has done since an end after that; 0: there was none. */
 	uint64_t since_ns;
 	uint64_t since_bytes;
@@ -34,9 +38,10 @@ struct kv_rdmashare_rail {
 struct kv_rdmashare {
 	uint64_t slice_bytes; /* at most in one */
 	uint64_t least_bytes; /* fewer are left to a rail that has work */
-	uint64_t deep_bytes;  /* no more is posted to a rail that has as much */
+	unsigned deep;        /* of the largest that it takes at a time */
 	uint32_t used;        /* bits of rails in use, */
-	uint32_t open;        /* and of those that have room */
+	uint32_t open;        /* of those that have room, */
+	uint32_t quick;       /* and of those of which a slice ended soon */
 	double speed;         /* of all in use */
 	/* How long each would take for what is under way and a full slice. */
 	double full_ns[KV_RDMASHARE_RAILS];
@@ -44,6 +49,10 @@ struct kv_rdmashare {
 	 * slices of several queue pairs go side by side. < 0: not known, and
 	 * so many had been done. */
 	int64_t ahead[KV_RDMASHARE_RAILS];
+	/* Speeds as they are said to be, 0: out of use; and as they were when a
+	 * rail last had enough work, 0: it never had. The lower one counts. */
+	double said[KV_RDMASHARE_RAILS];
+	double seen[KV_RDMASHARE_RAILS];
 	struct kv_rdmashare_rail rails[KV_RDMASHARE_RAILS];
 };
 

@@ -79,7 +79,7 @@ one_port_reaches_all_of_the_other_side(void **state)
 	railrig_connect();
 	assert_int_equal(kv_rdmalink_rails(railrig[0].l), 4);
 	/* Each has its part of the port. */
-	assert_true(railrig[0].l->share.rails[0].said == 12.5 / 4);
+	assert_true(railrig[0].l->share.said[0] == 12.5 / 4);
 	railrig_move(0, KV_RDMAXFER_WRITE, 0, 0, 1 << 20);
 }
 

@@ -10,6 +10,7 @@ enum {
 	RAILS = 8,
 	SLOTS = 64,
 	MIB = 1 << 20,
+	FIRST = 125000, /* bytes of a slice */
 };
 
 #define GBIT      0.125 /* bytes a nanosecond */
@@ -29,6 +30,8 @@ struct rail {
 static struct rail rails[RAILS];
 static uint32_t distant; /* bits of them */
 static uint64_t whole;   /* of what is moved */
+static double clock_ns;
+static double longest_ns; /* from the post of a slice to its end */
 
 static int
 pick(unsigned n, uint64_t left, double now, uint64_t *bytes)
@@ -40,17 +43,24 @@ pick(unsigned n, uint64_t left, double now, uint64_t *bytes)
 }
 
 static void
-setup(double speed)
+setup_deep(double speed, unsigned deep)
 {
 	unsigned i;
 
 	distant = 0;
 	whole = 0;
-	kv_rdmashare_init(&share, MIB, 64 << 10, 2);
+	clock_ns = longest_ns = 0;
+	kv_rdmashare_init(&share, MIB, 64 << 10, deep);
 	for (i = 0; i < RAILS; i++) {
 		rails[i] = (struct rail){ .speed = speed };
 		kv_rdmashare_speed(&share, i, speed);
 	}
+}
+
+static void
+setup(double speed)
+{
+	setup_deep(speed, 2);
 }
 
 static void
@@ -66,6 +76,8 @@ post(unsigned i, double now, uint64_t bytes)
 	r->done_ns[at] = r->free_ns + ROUND_NS / 2;
 	r->bytes[at] = bytes;
 	r->n++;
+	if (r->done_ns[at] - now > longest_ns)
+		longest_ns = r->done_ns[at] - now;
 	kv_rdmashare_post(&share, i, (uint64_t)now, bytes);
 }
 
@@ -340,6 +352,137 @@ many_small_ones_at_once_have_all_rails(void **state)
 	assert_true(efficiency(64 * UINT64_C(40000000)) >= 0.97);
 }
 
+/* ---- acknowledgements in time ---- */
+
+/* As soft devices say. Their first slices take 100 us if that is true. */
+#define SPEED_SAID (10 * GBIT)
+
+/* A NIC asks for them so often before it gives up. */
+#define ASKS_NS     67e6
+#define GIVES_UP_NS (7 * ASKS_NS)
+
+/* Whatever they say of themselves. */
+static void
+do_each(double speed)
+{
+	unsigned i;
+
+	for (i = 0; i < RAILS; i++)
+		rails[i].speed = speed;
+}
+
+/* Does more of it. */
+static double
+go_on(uint64_t bytes)
+{
+	double began = clock_ns;
+
+	clock_ns = move_from(began, bytes);
+	return clock_ns - began;
+}
+
+static bool
+goes_well(void)
+{
+	return (64 << 20) / (RAILS * rails[0].speed) / go_on(64 << 20) >= 0.9;
+}
+
+/* Of the first rail. */
+static uint64_t
+slice(void)
+{
+	uint64_t b = 0;
+
+	assert_int_equal(pick(1, 64 << 20, clock_ns, &b), 0);
+	return b;
+}
+
+static void
+a_slow_rail_has_less_under_way(void **state)
+{
+	static const double mbit[] = { 20, 40, 100, 130, 300, 1000 };
+	unsigned i;
+
+	(void)state;
+	for (i = 0; i < sizeof(mbit) / sizeof(mbit[0]); i++) {
+		setup_deep(SPEED_SAID, 4);
+		do_each(mbit[i] / 1000 * GBIT);
+		go_on(8 << 20);
+		/* It was not known at first. */
+		assert_true(longest_ns < GIVES_UP_NS);
+		if (mbit[i] < 40)
+			continue;
+		assert_true(longest_ns < 2 * ASKS_NS);
+		if (mbit[i] < 100)
+			continue;
+		longest_ns = 0;
+		assert_true(goes_well());
+		assert_true(longest_ns < ASKS_NS);
+	}
+}
+
+/* The first that ends says that it is not that slow. */
+static void
+slices_grow_at_once_where_they_can(void **state)
+{
+	(void)state;
+	setup_deep(SPEED_SAID, 4);
+	assert_int_equal(slice(), FIRST);
+	post(0, clock_ns, FIRST);
+	step();
+	assert_int_equal(slice(), MIB);
+	assert_true(goes_well());
+}
+
+static void
+who_is_said_to_be_fast_begins_with_whole_ones(void **state)
+{
+	(void)state;
+	setup_deep(100 * GBIT, 4);
+	assert_int_equal(slice(), MIB);
+}
+
+static void
+one_that_becomes_slow_has_less(void **state)
+{
+	(void)state;
+	setup_deep(SPEED_SAID, 4);
+	go_on(64 << 20);
+	do_each(0.5 * GBIT);
+	go_on(256 << 20);
+	assert_in_range(slice(), MIB / 2, MIB - 1);
+	do_each(0.04 * GBIT);
+	go_on(64 << 20);
+	longest_ns = 0;
+	go_on(64 << 20);
+	assert_true(longest_ns < ASKS_NS);
+}
+
+static void
+one_that_becomes_fast_has_more(void **state)
+{
+	(void)state;
+	setup_deep(SPEED_SAID, 4);
+	do_each(0.04 * GBIT);
+	go_on(64 << 20);
+	assert_true(slice() < FIRST);
+	do_each(SPEED_SAID);
+	go_on(256 << 20);
+	assert_int_equal(slice(), MIB);
+}
+
+static void
+one_that_failed_begins_anew(void **state)
+{
+	(void)state;
+	setup_deep(SPEED_SAID, 4);
+	go_on(64 << 20);
+	assert_int_equal(slice(), MIB);
+	kv_rdmashare_post(&share, 0, (uint64_t)clock_ns, MIB);
+	kv_rdmashare_drop(&share, 0, (uint64_t)clock_ns, MIB);
+	assert_int_equal(slice(), FIRST);
+}
+
 int
 main(void)
 {
@@ -358,6 +501,12 @@ main(void)
 		cmocka_unit_test(small_work_stays_near),
 		cmocka_unit_test(large_work_has_all_rails),
 		cmocka_unit_test(many_small_ones_at_once_have_all_rails),
+		cmocka_unit_test(a_slow_rail_has_less_under_way),
+		cmocka_unit_test(slices_grow_at_once_where_they_can),
+		cmocka_unit_test(who_is_said_to_be_fast_begins_with_whole_ones),
+		cmocka_unit_test(one_that_becomes_slow_has_less),
+		cmocka_unit_test(one_that_becomes_fast_has_more),
+		cmocka_unit_test(one_that_failed_begins_anew),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
