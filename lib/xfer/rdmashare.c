@@ -129,6 +129,7 @@ kv_rdmashare_speed(struct kv_rdmashare *s, unsigned rail, double said)
 	s->open &= ~(1u << rail);
 	s->used |= (uint32_t)(said > 0) << rail;
 	speed_set(s, rail);
+	rail_open(s, rail, &s->rails[rail]);
 }
 
 /* ---- picking ---- */

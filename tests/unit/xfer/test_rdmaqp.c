@@ -286,7 +286,7 @@ lie(unsigned n, unsigned chain, unsigned nth)
 	};
 	struct ibv_context *ctx = rdmarig[0].nic.ctx;
 
-	rdmarig[0].nic.is_soft = true;
+	rdmarig[0].qp->is_soft = true;
 	real_poll = ctx->ops.poll_cq;
 	ctx->ops.poll_cq = poll_liar;
 	hca_fail_wr(rdmarig[0].port, &fault);
@@ -338,7 +338,7 @@ static void
 what_soft_roce_reads_well_is_told(void **state)
 {
 	(void)state;
-	rdmarig[0].nic.is_soft = true;
+	rdmarig[0].qp->is_soft = true;
 	for (unsigned k = 0; k < 3; k++) {
 		for (unsigned i = 0; i < 10; i++)
 			rdmarig_work(&works[i], 0, IBV_WR_RDMA_READ,

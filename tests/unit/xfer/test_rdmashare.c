@@ -471,6 +471,22 @@ one_that_becomes_fast_has_more(void **state)
 	assert_int_equal(slice(), MIB);
 }
 
+/* It is seen to do this; nothing is under way. */
+static void
+one_that_is_said_to_be_another_takes_more(void **state)
+{
+	uint64_t b;
+	unsigned i;
+
+	(void)state;
+	setup_deep(100 * GBIT, 4);
+	go_on(256 << 20);
+	for (i = 0; i < RAILS; i++)
+		kv_rdmashare_speed(&share, i, 90 * GBIT);
+	assert_int_equal(pick(RAILS, 64 << 20, clock_ns, &b), 0);
+	assert_int_equal(b, MIB);
+}
+
 static void
 one_that_failed_begins_anew(void **state)
 {
@@ -506,6 +522,7 @@ main(void)
 		cmocka_unit_test(who_is_said_to_be_fast_begins_with_whole_ones),
 		cmocka_unit_test(one_that_becomes_slow_has_less),
 		cmocka_unit_test(one_that_becomes_fast_has_more),
+		cmocka_unit_test(one_that_is_said_to_be_another_takes_more),
 		cmocka_unit_test(one_that_failed_begins_anew),
 	};
 
