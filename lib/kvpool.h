@@ -345,7 +345,8 @@ struct kv_link_info {
 	int status;             /* 0, or why it cannot be reached */
 	uint64_t round_trip_ns; /* of a question and its answer */
 	uint32_t rails;         /* "rdma": pairs of ports that work now */
-	char why[256];          /* "tcp": why not "rdma", for people */
+	char why[256]; /* "tcp": why not "rdma"; "rdma": why by fewer rails than
+			* there could be; for people */
 };
 
 /* Asks each node whether it is there: two seconds at most for 32 of them. Fills
